@@ -1,0 +1,1 @@
+"""Frozen values that every layer may hold: no I/O, no clock, no Kubernetes JSON."""

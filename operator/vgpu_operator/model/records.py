@@ -1,0 +1,98 @@
+"""What the operator keeps of a Node and of a Pod: only what it decides on."""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from vgpu_operator.model import allocation, errors, request
+
+
+def _nothing() -> Mapping[str, Any]:
+    return MappingProxyType({})
+
+
+class BindPhase(enum.StrEnum):
+    """Value of ``hami.io/bind-phase``."""
+
+    ALLOCATING = "allocating"
+    SUCCESS = "success"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRecord:
+    """A Node as last seen.
+
+    Texts stay undecoded here: whoever sees that one changed decodes it.
+
+    Attributes:
+        registers: register annotation text by vendor keyword; absent = no key.
+        handshakes: handshake annotation text by vendor keyword.
+        allocatable: the vendor's count resource in ``status.allocatable``;
+            absent = the kubelet does not list it.
+        locks: lock annotation text by annotation key; absent = unlocked.
+        cordoned: card ids of ``hami.io/device-cordon``.
+        woken: value of our waking annotation, empty when absent.
+    """
+
+    name: str
+    uid: str
+    resource_version: str
+    registers: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+    handshakes: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+    allocatable: Mapping[str, int] = field(default_factory=_nothing, hash=False)
+    locks: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+    cordoned: frozenset[str] = frozenset()
+    woken: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodRecord:
+    """A Pod as last seen.
+
+    Attributes:
+        node: ``spec.nodeName``; empty while unbound.
+        phase: ``status.phase``.
+        scheduler: ``spec.schedulerName``.
+        admitted: kubelet has seen the pod (``status.startTime`` is set).
+        deleting: ``metadata.deletionTimestamp`` is set.
+        init_done: every ordinary init container ended with code 0 (True when
+            there is none).
+        request: what the pod's own containers ask for.
+        promised_node: ``hami.io/vgpu-node``; empty when absent.
+        promised: shares by vendor from the ``…-allocated`` annotations, one
+            entry per container of the text.
+        to_allocate: vendors whose to-allocate text still has a non-empty segment.
+        bind_phase: None when absent or another word.
+        bind_time_s: ``hami.io/bind-time`` in Unix seconds; None when unreadable.
+        faults: what could not be read in the pod's annotations, by vendor.
+        group: pod group that the pod belongs to; empty when none.
+        has_volumes: some volume needs a claim, so binding may take longer.
+        refused: kube-scheduler has marked the pod Unschedulable.
+    """
+
+    key: request.PodKey
+    resource_version: str
+    node: str
+    phase: str
+    scheduler: str
+    request: request.PodRequest
+    admitted: bool = False
+    deleting: bool = False
+    init_done: bool = True
+    promised_node: str = ""
+    promised: Mapping[str, allocation.PodShares] = field(default_factory=_nothing, hash=False)
+    to_allocate: frozenset[str] = frozenset()
+    bind_phase: BindPhase | None = None
+    bind_time_s: int | None = None
+    faults: Mapping[str, errors.DecodeError] = field(default_factory=_nothing, hash=False)
+    group: str = ""
+    has_volumes: bool = False
+    refused: bool = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether the pod's containers have ended for good."""
+        return self.phase in ("Succeeded", "Failed")

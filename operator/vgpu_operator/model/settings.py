@@ -1,0 +1,171 @@
+"""All knobs, built from a mapping that is handed in: no file, no environment.
+
+The file that people write is YAML in camelCase; ``build`` turns the mapping
+into a frozen ``Settings`` or raises one ``SettingsError`` that names every
+wrong path.
+"""
+
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+import pydantic
+from pydantic.alias_generators import to_camel
+
+from vgpu_operator.model import errors, policy
+
+
+class _Section(pydantic.BaseModel):
+    """Base of all sections: frozen, camelCase in the file, unknown fields refused."""
+
+    model_config = pydantic.ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )
+
+
+class Trust(enum.StrEnum):
+    """How far a pod's annotations are believed.
+
+    ``REQUESTS`` charges a pod at most what its own containers ask for, so a
+    forged annotation harms nobody. ``ANNOTATIONS`` is HAMi's way.
+    """
+
+    REQUESTS = "requests"
+    ANNOTATIONS = "annotations"
+
+
+class StuckPod(enum.StrEnum):
+    """What happens to a bound pod that no kubelet has seen when its lock expires."""
+
+    REPORT = "report"
+    DELETE = "delete"
+
+
+class NvidiaSettings(_Section):
+    """NVIDIA's names and defaults, as in HAMi's device configuration (``nvidia``)."""
+
+    resource_count_name: str = "nvidia.com/gpu"
+    resource_memory_name: str = "nvidia.com/gpumem"
+    resource_memory_percentage_name: str = "nvidia.com/gpumem-percentage"
+    resource_core_name: str = "nvidia.com/gpucores"
+    resource_priority_name: str = "nvidia.com/priority"
+    default_memory: int = pydantic.Field(default=0, ge=0, le=2**31 - 1)
+    """MiB for a container that names no memory; 0 means the whole card."""
+    default_cores: int = pydantic.Field(default=0, ge=0, le=100)
+    default_gpu_num: int = pydantic.Field(default=1, ge=0, le=2**31 - 1, alias="defaultGPUNum")
+    memory_factor: int = pydantic.Field(default=1, ge=1, le=2**20)
+    overwrite_env: bool = False
+    gpu_core_policy: str = "default"
+    runtime_class_name: str = ""
+
+
+class VendorSettings(_Section):
+    """One section per vendor."""
+
+    nvidia: NvidiaSettings = NvidiaSettings()
+
+
+class HandshakeSettings(_Section):
+    """Times of the handshake with the device plugins."""
+
+    interval_s: float = pydantic.Field(default=15.0, gt=0)
+    expiry_s: float = pydantic.Field(default=60.0, gt=0)
+
+
+class LockSettings(_Section):
+    """Times of the node lock."""
+
+    expiry_s: float = pydantic.Field(default=300.0, gt=0)
+    release_after_s: float = pydantic.Field(default=3.0, ge=0)
+    """How long a plugin may take to remove the lock of a pod it has served
+    before the leader removes it."""
+
+
+class BindSettings(_Section):
+    """The bind step."""
+
+    time_limit_s: float = pydantic.Field(default=600.0, gt=2)
+    """kube-scheduler's ``httpTimeout`` for the extender; waiting ends 2 s earlier."""
+    stuck_after_s: float = pydantic.Field(default=60.0, gt=0)
+    stuck_pod: StuckPod = StuckPod.REPORT
+
+
+class ClaimSettings(_Section):
+    """How long a filter's expectation holds cards for other filters."""
+
+    lifetime_s: float = pydantic.Field(default=1.0, ge=0)
+    slow_lifetime_s: float = pydantic.Field(default=30.0, ge=0)
+    """For pods with volumes or in a group."""
+
+
+class LedgerSettings(_Section):
+    """What the ledger believes."""
+
+    trust: Trust = Trust.REQUESTS
+    audit_interval_s: float = pydantic.Field(default=60.0, gt=0)
+
+
+class ScoringSettings(_Section):
+    """Node scores."""
+
+    max_score: int = pydantic.Field(default=100, ge=1, le=1_000_000)
+
+
+class PolicySettings(_Section):
+    """Defaults of the policies that a pod may set by annotation."""
+
+    node_scheduler_policy: policy.NodePolicy = policy.NodePolicy.BINPACK
+    gpu_scheduler_policy: policy.CardPolicy = policy.CardPolicy.SPREAD
+
+
+class EventSettings(_Section):
+    """Events on pods and nodes."""
+
+    success: bool = False
+    """Send HAMi's ``FilteringSucceed`` and ``BindingSucceed`` too."""
+
+
+class WakeSettings(_Section):
+    """Waking of pods that were refused and now might fit."""
+
+    delay_s: float = pydantic.Field(default=0.1, ge=0)
+    """How long kube-scheduler's own retry may take before we cause one."""
+    catch_up_s: float = pydantic.Field(default=0.05, ge=0)
+    """How long a retried pod's refusal waits for the watch to catch up."""
+
+
+class Settings(_Section):
+    """Everything that can be set."""
+
+    scheduler_name: str = pydantic.Field(default="hami-scheduler", min_length=1, max_length=253)
+    force_overwrite_default_scheduler: bool = True
+    default_scheduler_policy: PolicySettings = PolicySettings()
+    vendors: VendorSettings = VendorSettings()
+    resource_aliases: Mapping[str, tuple[str, ...]] = {}
+    """Earlier names of a resource, by today's name: a running pod that asks by
+    an earlier name keeps its promise."""
+    handshake: HandshakeSettings = HandshakeSettings()
+    lock: LockSettings = LockSettings()
+    bind: BindSettings = BindSettings()
+    claims: ClaimSettings = ClaimSettings()
+    ledger: LedgerSettings = LedgerSettings()
+    scoring: ScoringSettings = ScoringSettings()
+    events: EventSettings = EventSettings()
+    wake: WakeSettings = WakeSettings()
+
+
+def build(values: Mapping[str, Any]) -> Settings:
+    """Return the settings that ``values`` describe; absent means the default.
+
+    Raises:
+        SettingsError: one sentence that names each wrong path and what is
+            wrong there.
+    """
+    try:
+        return Settings.model_validate(values)
+    except pydantic.ValidationError as fault:
+        wrong = "; ".join(
+            f"{'.'.join(str(part) for part in error['loc']) or 'the file'}: {error['msg']}"
+            for error in fault.errors()
+        )
+        raise errors.SettingsError(f"the configuration is wrong at {wrong}") from fault

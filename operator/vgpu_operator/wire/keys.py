@@ -1,0 +1,44 @@
+"""Every annotation, label and resource key that is the same for all vendors.
+
+Vendors' own keys (register, handshake, to-allocate, allocated, selection) are
+data of the vendor: see ``vendors``. Source of the words: HAMi v2.10.0
+(``pkg/util/types.go``, ``pkg/util/nodelock/nodelock.go``) unless a line says
+that the key is ours.
+"""
+
+from typing import Final
+
+DOMAIN: Final = "hami.io"
+
+ASSIGNED_NODE: Final = "hami.io/vgpu-node"
+"""Pod annotation and label: the node that the promise is for."""
+
+ASSIGNED_TIME: Final = "hami.io/vgpu-time"
+"""Pod annotation: when the cards were chosen, Unix seconds."""
+
+BIND_TIME: Final = "hami.io/bind-time"
+"""Pod annotation: when the pod was bound, Unix seconds."""
+
+BIND_PHASE: Final = "hami.io/bind-phase"
+"""Pod annotation: ``allocating``, then ``success`` or ``failed``."""
+
+NODE_LOCK: Final = "hami.io/mutex.lock"
+"""Node annotation: one pod at a time may be in ``allocating``."""
+
+DEVICE_CORDON: Final = "hami.io/device-cordon"
+"""Node annotation: comma-separated card ids that take no new pod."""
+
+NODE_POLICY: Final = "hami.io/node-scheduler-policy"
+CARD_POLICY: Final = "hami.io/gpu-scheduler-policy"
+SCORING_WEIGHTS: Final = "hami.io/device-scoring-weights"
+
+WEBHOOK_LABEL: Final = "hami.io/webhook"
+"""Pod or namespace label: ``ignore`` keeps the webhook's hands off."""
+WEBHOOK_IGNORE: Final = "ignore"
+
+POD_GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
+"""Pod label of the scheduler-plugins' pod groups."""
+
+WAKE: Final = "vgpu-operator.io/wake"
+"""Node annotation of ours: rewritten when cards became free while pods wait,
+because kube-scheduler tries refused pods again on any change of a Node."""
