@@ -1,0 +1,34 @@
+"""Paths of the API objects that we touch."""
+
+from urllib.parse import quote
+
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/pods"
+
+
+def node(name: str) -> str:
+    """Return the path of one Node."""
+    return f"{NODES}/{quote(name, safe='')}"
+
+
+def namespaced(namespace: str, collection: str) -> str:
+    """Return the path of a core collection in one namespace."""
+    return f"/api/v1/namespaces/{quote(namespace, safe='')}/{collection}"
+
+
+def pod(namespace: str, name: str) -> str:
+    """Return the path of one Pod."""
+    return f"{namespaced(namespace, 'pods')}/{quote(name, safe='')}"
+
+
+def binding(namespace: str, name: str) -> str:
+    """Return the path that a Binding for one Pod is created at."""
+    return f"{pod(namespace, name)}/binding"
+
+
+def lease(namespace: str, name: str) -> str:
+    """Return the path of one Lease."""
+    return (
+        f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}"
+        f"/leases/{quote(name, safe='')}"
+    )
