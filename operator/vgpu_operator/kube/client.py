@@ -59,7 +59,9 @@ async def load_configuration(
     configuration = k8s_client.Configuration()
     if kubeconfig is None and context is None:
         with contextlib.suppress(config_exception.ConfigException):
-            k8s_config.load_incluster_config(client_configuration=configuration)
+            k8s_config.load_incluster_config(  # type: ignore[no-untyped-call]  # not annotated
+                client_configuration=configuration
+            )
             return configuration
     where = kubeconfig or "the default kubeconfig (KUBECONFIG or ~/.kube/config)"
     if kubeconfig is not None and not Path(kubeconfig).is_file():  # noqa: ASYNC240  # once, at start
@@ -81,7 +83,7 @@ class KubeClient:
 
     def __init__(self, configuration: k8s_client.Configuration) -> None:
         self._configuration = configuration
-        self._base = configuration.host.rstrip("/")
+        self._base = str(configuration.host).rstrip("/")
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS, ssl=_tls(configuration)),
             timeout=aiohttp.ClientTimeout(total=REQUEST_LIMIT_S, sock_connect=CONNECT_LIMIT_S),
@@ -279,7 +281,7 @@ class KubeClient:
 
 def _tls(configuration: k8s_client.Configuration) -> ssl.SSLContext | bool:
     """Return the TLS settings that the configuration asks for."""
-    if not configuration.host.startswith("https:"):
+    if not str(configuration.host).startswith("https:"):
         return True
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

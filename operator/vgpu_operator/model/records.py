@@ -71,6 +71,8 @@ class PodRecord:
         group: pod group that the pod belongs to; empty when none.
         has_volumes: some volume needs a claim, so binding may take longer.
         refused: kube-scheduler has marked the pod Unschedulable.
+        carried: protocol annotations that the pod carries, by key.
+        opted_out: label ``hami.io/webhook: ignore`` kept the webhook away.
     """
 
     key: request.PodKey
@@ -91,6 +93,8 @@ class PodRecord:
     group: str = ""
     has_volumes: bool = False
     refused: bool = False
+    carried: frozenset[str] = frozenset()
+    opted_out: bool = False
 
     @property
     def ended(self) -> bool:

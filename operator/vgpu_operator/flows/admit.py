@@ -1,0 +1,248 @@
+"""Admission of a new pod: refuse it, or change it so that it can be scheduled.
+
+A pod that asks no vendor for a card, opts out, or belongs to another scheduler
+is left exactly as it is. Admitting a pod that was admitted changes nothing.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vgpu_operator.flows import json_patch
+from vgpu_operator.model import errors
+from vgpu_operator.model.settings import Settings
+from vgpu_operator.vendors import base
+from vgpu_operator.wire import fields, keys, shape
+
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+"""The kubelet's mark on the API's copy of a static pod, which already runs."""
+
+DEFAULT_SCHEDULER = "default-scheduler"
+"""What the API server writes where a pod names no scheduler."""
+
+FORBIDDEN = 403
+UNPROCESSABLE = 422
+
+PROTOCOL_ANNOTATIONS = (keys.ASSIGNED_NODE, keys.ASSIGNED_TIME, keys.BIND_TIME, keys.BIND_PHASE)
+"""Annotations of a placed pod. On a new one they come from a copied manifest."""
+
+_CONTAINER_FIELDS = ("initContainers", "containers", "ephemeralContainers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The answer about one pod.
+
+    Attributes:
+        allowed: whether the pod may be stored.
+        code: HTTP status for the sender of a refused pod; 200 when allowed.
+        message: why the pod is refused and what to change; empty when allowed.
+        patch: JSON patch operations.
+        warnings: sentences that kubectl shows beside a success.
+    """
+
+    allowed: bool
+    code: int = 200
+    message: str = ""
+    patch: tuple[json_patch.Operation, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+UNTOUCHED = Verdict(allowed=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Container:
+    """One container of the pod with what each vendor wants of it.
+
+    ``path`` leads to it; ``changes`` is by the vendor's keyword.
+    """
+
+    path: tuple[str | int, ...]
+    raw: Mapping[str, Any]
+    changes: Mapping[str, base.ContainerChanges]
+
+    @property
+    def asks(self) -> bool:
+        return any(change.asks for change in self.changes.values())
+
+
+def admit(pod: Mapping[str, Any], *, settings: Settings, vendors: Sequence[base.Vendor]) -> Verdict:
+    """Judge a pod that is about to be created."""
+    spec = shape.mapping(pod.get("spec"))
+    if _is_exempt(pod) or not _is_ours(spec, settings):
+        return UNTOUCHED
+    try:
+        containers = _judged_containers(pod, vendors)
+    except errors.RequestError as fault:
+        return Verdict(allowed=False, code=UNPROCESSABLE, message=str(fault))
+    if not any(container.asks for container in containers):
+        return UNTOUCHED
+    refusal = _privileged_refusal(spec) or _node_refusal(spec, settings)
+    if refusal:
+        return Verdict(allowed=False, code=FORBIDDEN, message=refusal)
+    return Verdict(
+        allowed=True,
+        patch=tuple(_patch(pod, containers, settings=settings, vendors=vendors)),
+        warnings=tuple(_warnings(containers)),
+    )
+
+
+def _is_exempt(pod: Mapping[str, Any]) -> bool:
+    """Whether the pod opts out by its label, or is the copy of a static pod."""
+    metadata = shape.mapping(pod.get("metadata"))
+    label = shape.mapping(metadata.get("labels")).get(keys.WEBHOOK_LABEL)
+    return label == keys.WEBHOOK_IGNORE or MIRROR_ANNOTATION in shape.mapping(
+        metadata.get("annotations")
+    )
+
+
+def _is_ours(spec: Mapping[str, Any], settings: Settings) -> bool:
+    name = spec.get("schedulerName") or ""
+    if name == DEFAULT_SCHEDULER:
+        return settings.force_overwrite_default_scheduler
+    return name in ("", settings.scheduler_name)
+
+
+def _judged_containers(
+    pod: Mapping[str, Any], vendors: Sequence[base.Vendor]
+) -> tuple[_Container, ...]:
+    """Ask every vendor about every container.
+
+    Raises:
+        RequestError: a container asks for something that cannot be meant; the
+            text names the container.
+    """
+    found = []
+    for field, position, raw in shape.containers(pod):
+        try:
+            changes = {vendor.spec.keyword: vendor.admit(raw, pod) for vendor in vendors}
+        except errors.RequestError as fault:
+            raise errors.RequestError(f"container {_shown_name(raw)}: {fault}") from fault
+        found.append(_Container(path=("spec", field, position), raw=raw, changes=changes))
+    return tuple(found)
+
+
+def _privileged_refusal(spec: Mapping[str, Any]) -> str:
+    for field in _CONTAINER_FIELDS:
+        for container in shape.mappings(spec.get(field)):
+            if shape.mapping(container.get("securityContext")).get("privileged") is True:
+                return (
+                    f"container {_shown_name(container)} is privileged: it would reach every card "
+                    "of its node, past all limits; set its securityContext.privileged to false, "
+                    "or ask for no card in this pod"
+                )
+    return ""
+
+
+def _node_refusal(spec: Mapping[str, Any], settings: Settings) -> str:
+    node = spec.get("nodeName")
+    if not node:
+        return ""
+    return (
+        f"the pod has node {fields.shown(node)} assigned: {settings.scheduler_name} must place a "
+        "pod that asks for a card, because it chooses the card; remove spec.nodeName and select "
+        "the node by spec.nodeSelector or spec.affinity"
+    )
+
+
+def _shown_name(container: Mapping[str, Any]) -> str:
+    return shape.text(container.get("name")) or "without a name"
+
+
+def _patch(
+    pod: Mapping[str, Any],
+    containers: Sequence[_Container],
+    *,
+    settings: Settings,
+    vendors: Sequence[base.Vendor],
+) -> Iterator[json_patch.Operation]:
+    asked = {
+        word
+        for container in containers
+        for word, change in container.changes.items()
+        if change.asks
+    }
+    yield from _metadata_patch(pod, containers, vendors)
+    yield from _spec_patch(shape.mapping(pod.get("spec")), containers, settings)
+    for container in containers:
+        yield from _resources_patch(container)
+        yield from _env_patch(container, asked)
+
+
+def _metadata_patch(
+    pod: Mapping[str, Any], containers: Sequence[_Container], vendors: Sequence[base.Vendor]
+) -> Iterator[json_patch.Operation]:
+    """Strip what only the protocol writes; set what vendors add."""
+    metadata = shape.mapping(pod.get("metadata"))
+    annotations = shape.mapping(metadata.get("annotations"))
+    of_vendors = (key for vendor in vendors for key in vendor.spec.pod_keys)
+    for key in dict.fromkeys((*PROTOCOL_ANNOTATIONS, *of_vendors)):
+        if key in annotations:
+            yield {"op": "remove", "path": json_patch.pointer("metadata", "annotations", key)}
+    if keys.ASSIGNED_NODE in shape.mapping(metadata.get("labels")):
+        path = json_patch.pointer("metadata", "labels", keys.ASSIGNED_NODE)
+        yield {"op": "remove", "path": path}
+    added = {
+        key: value
+        for container in containers
+        for change in container.changes.values()
+        for key, value in change.annotations.items()
+    }
+    yield from json_patch.set_members(metadata, ("metadata", "annotations"), added)
+
+
+def _spec_patch(
+    spec: Mapping[str, Any], containers: Sequence[_Container], settings: Settings
+) -> Iterator[json_patch.Operation]:
+    values = {"schedulerName": settings.scheduler_name}
+    wanted = (
+        change.runtime_class
+        for container in containers
+        for change in container.changes.values()
+        if change.runtime_class
+    )
+    runtime_class = next(wanted, "")
+    if runtime_class and not spec.get("runtimeClassName"):
+        values["runtimeClassName"] = runtime_class
+    yield from json_patch.set_members({"spec": spec}, ("spec",), values)
+
+
+def _resources_patch(container: _Container) -> Iterator[json_patch.Operation]:
+    """Set quantities in ``limits``, and in ``requests`` where another one stands.
+
+    A name that is absent in ``requests`` stays so: the API server copies it
+    from ``limits`` after the webhooks.
+    """
+    path = (*container.path, "resources")
+    resources = shape.mapping(container.raw.get("resources"))
+    wanted = {
+        name: value
+        for change in container.changes.values()
+        for name, value in change.resources.items()
+    }
+    yield from json_patch.set_members(resources, (*path, "limits"), wanted)
+    requests = shape.mapping(resources.get("requests"))
+    outdated = {name: value for name, value in wanted.items() if name in requests}
+    if outdated:
+        yield from json_patch.set_members(resources, (*path, "requests"), outdated)
+
+
+def _env_patch(container: _Container, asked: set[str]) -> Iterator[json_patch.Operation]:
+    """Add variables that the container does not set itself."""
+    env: dict[str, str] = {}
+    for word, change in container.changes.items():
+        if word in asked:
+            env.update(change.env)
+        if not container.asks:
+            env.update(change.idle_env)
+    own = {shape.text(entry.get("name")) for entry in shape.mappings(container.raw.get("env"))}
+    added = [{"name": name, "value": value} for name, value in env.items() if name not in own]
+    yield from json_patch.append(container.raw, (*container.path, "env"), added)
+
+
+def _warnings(containers: Sequence[_Container]) -> Iterator[str]:
+    for container in containers:
+        for change in container.changes.values():
+            for sentence in change.warnings:
+                yield f"container {_shown_name(container.raw)}: {sentence}"

@@ -1,0 +1,363 @@
+"""The bind step: reserve, wait for the lock, take it, check again, bind.
+
+    choose + reserve ─► wait for the turn ─► take the lock ─► (list the node's pods)
+         │ does not fit                          ▲ 409: look again
+         ▼                                       │
+       refuse          ... bound ◄─ Binding ◄─ choose again
+                             │ 409: read the pod ─► bound already, replaced, or once more
+
+Two API calls a pod: the lock's PATCH and the Binding. The lock stays when the
+bind succeeds: the device plugin finds its pod by it and removes it.
+"""
+
+import datetime
+from collections.abc import Generator
+from typing import Any, TypeAlias
+
+from vgpu_operator.flows import effects, locks, promises, reasons
+from vgpu_operator.flows.books import Books
+from vgpu_operator.flows.turns import Waiter
+from vgpu_operator.machines import node_lock
+from vgpu_operator.model import allocation, reason, records, request
+from vgpu_operator.scheduling import choose
+from vgpu_operator.wire import extender, keys
+from vgpu_operator.wire import node_lock as lock_text
+
+Flow: TypeAlias = Generator[effects.Effect, Any, effects.BindResult]
+Step: TypeAlias = Generator[effects.Effect, Any, str]
+"""A part of the flow; its value is an error text, empty when it went well."""
+
+BINDING_TRIES = 5
+"""How often a Binding is tried again when only the pod's version had moved."""
+
+RELEASE_TRIES = 5
+
+
+def bind(books: Books, args: extender.BindArgs, now: datetime.datetime) -> Flow:
+    """Bind one pod to one node.
+
+    The answer's error is for kube-scheduler's event and log: one sentence.
+    """
+    record, problem = yield from _find(books, args)
+    if record is None:
+        return effects.BindResult(error=problem)
+    if record.node:
+        return effects.BindResult(error="" if record.node == args.node else problem)
+    if not record.request.wants_devices:
+        error = yield from _create_binding(books, record, args.node, {}, {})
+        return effects.BindResult(error=error)
+
+    pod = record.key
+    granted = _reserve(books, record.request, args.node)
+    if isinstance(granted, reason.NodeRejection):
+        return effects.BindResult(error=f"{pod} no longer fits on {args.node}: {granted}")
+    keys_needed = books.lock_keys(record.request)
+    try:
+        if keys_needed:
+            error, now = yield from _take_locks(books, record, args.node, keys_needed, now)
+            if error:
+                books.ledger.unassume(pod.uid)
+                return effects.BindResult(error=error)
+        error = yield from _bind_locked(books, pod, args.node, now)
+    except effects.GivenUp as end:
+        books.ledger.unassume(pod.uid)
+        return effects.BindResult(error=f"{pod} was not bound to {args.node}: {end}")
+    except effects.Doubtful as doubt:
+        # The Binding may have happened: the reservation and the lock stay until
+        # the watch, the audit or the pod's next bind shows what is true.
+        return effects.BindResult(error=f"it is unknown whether {pod} was bound: {doubt}")
+    finally:
+        books.turns.leave(pod.uid)
+    if error:
+        books.ledger.unassume(pod.uid)
+        if keys_needed:
+            yield from _release(books, pod, args.node, keys_needed, now)
+        return effects.BindResult(error=error)
+    books.trusted_nodes.add(args.node)
+    if books.settings.events.success:
+        yield reasons.binding_succeeded(pod, args.node)
+    return effects.BindResult()
+
+
+def _find(
+    books: Books, args: extender.BindArgs
+) -> Generator[effects.Effect, Any, tuple[records.PodRecord | None, str]]:
+    """Return the pod's record, or None and why there is nothing to bind."""
+    named = f"{args.namespace}/{args.name}"
+    record = books.ledger.record(args.uid)
+    if record is None:
+        try:
+            record = yield effects.ReadPod(namespace=args.namespace, name=args.name)
+        except effects.EffectFailed as fault:
+            return None, f"pod {named} cannot be read: {fault}"
+        if record is not None:
+            books.ledger.observe(record)
+    if record is None or record.key.uid != args.uid:
+        books.ledger.unassume(args.uid)
+        books.ledger.drop_claim(args.uid)
+        books.ledger.forget(args.uid)
+        return None, f"pod {named} with UID {args.uid} does not exist any more"
+    if record.key.name != args.name or record.key.namespace != args.namespace:
+        return None, f"UID {args.uid} belongs to pod {record.key}, not to {named}"
+    if record.node:
+        return record, f"pod {named} is bound to {record.node} already"
+    return record, ""
+
+
+def _reserve(
+    books: Books, wish: request.PodRequest, node: str
+) -> allocation.Allocation | reason.NodeRejection:
+    """Choose the cards and assume them, in one step of the event loop."""
+    books.ledger.drop_claim(wish.pod.uid)
+    books.ledger.unassume(wish.pod.uid)
+    view = books.ledger.snapshot(with_claims=False)
+    granted = choose.choose(view, node, wish, books.defaults)
+    if isinstance(granted, allocation.Allocation):
+        books.ledger.assume(wish, granted)
+    return granted
+
+
+def _take_locks(
+    books: Books,
+    record: records.PodRecord,
+    node: str,
+    lock_keys: tuple[str, ...],
+    now: datetime.datetime,
+) -> Generator[effects.Effect, Any, tuple[str, datetime.datetime]]:
+    """Wait for the pod's turn and take all its locks in one write.
+
+    Returns an error text (empty when the locks are ours) and the time.
+    """
+    pod = record.key
+    books.turns.join(node, Waiter(uid=pod.uid, keys=lock_keys, group=record.group))
+    while True:
+        problem = _lost_sense(books, pod, node)
+        if problem:
+            return problem, now
+        wanted = yield from _look(books, pod, node, lock_keys, now)
+        if wanted is None:
+            now = yield effects.AwaitChange(node=node, pod=pod)
+            continue
+        if not wanted:
+            return "", now
+        seen = books.nodes[node]
+        text = lock_text.encode_lock(now, namespace=pod.namespace, pod=pod.name)
+        try:
+            version = yield effects.PatchNode(
+                node=node,
+                annotations=dict.fromkeys(wanted, text),
+                resource_version=seen.resource_version,
+            )
+        except (effects.Conflict, effects.Doubtful):
+            # Somebody wrote the Node in between, or our own write may have
+            # happened: what the watch shows next decides.
+            if books.nodes.get(node) is seen:
+                now = yield effects.AwaitChange(node=node, pod=pod)
+            continue
+        except effects.EffectFailed as fault:
+            return f"the lock of {node} cannot be taken: {fault}", now
+        if _took_over(books, node, wanted):
+            books.trusted_nodes.discard(node)
+        locks.wrote(books, node=node, texts=dict.fromkeys(wanted, text), version=version, now=now)
+        return "", now
+
+
+def _took_over(books: Books, node: str, lock_keys: tuple[str, ...]) -> bool:
+    """Whether one of the locks just replaced was somebody else's."""
+    sights = (books.locks.get(node, key) for key in lock_keys)
+    return any(sight is not None and not sight.ours for sight in sights)
+
+
+def _lost_sense(books: Books, pod: request.PodKey, node: str) -> str:
+    """Return why there is nothing left to bind, empty while there is."""
+    record = books.ledger.record(pod.uid)
+    if record is None:
+        return f"pod {pod} is gone"
+    if record.node:
+        return f"pod {pod} is bound to {record.node} already"
+    if node not in books.nodes:
+        return f"node {node} is gone"
+    return ""
+
+
+def _look(
+    books: Books,
+    pod: request.PodKey,
+    node: str,
+    lock_keys: tuple[str, ...],
+    now: datetime.datetime,
+) -> Generator[effects.Effect, Any, tuple[str, ...] | None]:
+    """Return the lock keys that the pod may write now, none when it holds them all.
+
+    None means that it must wait. A pod that holds every lock goes ahead of
+    the queue: nobody in front of it could take one.
+    """
+    wanted: list[str] = []
+    for key in lock_keys:
+        verdict, who, owner = locks.verdict(books, node=node, key=key, wanted_by=pod, now=now)
+        if verdict in (node_lock.Verdict.WAIT, node_lock.Verdict.BLOCKED):
+            return None
+        if verdict is node_lock.Verdict.KEEP:
+            continue
+        if not books.turns.may_try(node, pod.uid):
+            return None
+        if who is node_lock.Holder.GONE and (yield from _owner_lives(books, node, key)):
+            return None
+        if verdict is node_lock.Verdict.FENCE and owner is not None:
+            fenced = yield from _fence(books, owner, now)
+            if not fenced:
+                return None
+        wanted.append(key)
+    return tuple(wanted)
+
+
+def _owner_lives(books: Books, node: str, key: str) -> Generator[effects.Effect, Any, bool]:
+    """Ask the API server for an owner that our watch does not show.
+
+    A read that fails keeps the lock: not knowing is no proof of absence.
+    """
+    sight = books.locks.get(node, key)
+    if sight is None or sight.owner is None:
+        return False
+    namespace, name = sight.owner
+    try:
+        record = yield effects.ReadPod(namespace=namespace, name=name)
+    except effects.EffectFailed:
+        return True
+    if record is None:
+        return False
+    books.ledger.observe(record)
+    who, _ = locks.holder(books, node=node, key=key, wanted_by=None)
+    return who is not node_lock.Holder.GONE
+
+
+def _fence(
+    books: Books, owner: records.PodRecord, now: datetime.datetime
+) -> Generator[effects.Effect, Any, bool]:
+    """Change a living, unbound owner so that an older Binding for it fails."""
+    try:
+        yield effects.PatchPod(pod=owner.key, annotations={keys.FENCE: now.isoformat()})
+    except (effects.Missing, effects.Conflict):
+        return True
+    except effects.EffectFailed:
+        return False
+    try:
+        fresh = yield effects.ReadPod(namespace=owner.key.namespace, name=owner.key.name)
+    except effects.EffectFailed:
+        return False
+    if fresh is None or fresh.key.uid != owner.key.uid:
+        return True
+    books.ledger.observe(fresh)
+    return not fresh.node
+
+
+def _bind_locked(books: Books, pod: request.PodKey, node: str, now: datetime.datetime) -> Step:
+    """Check again under the lock, then create the Binding."""
+    if node not in books.trusted_nodes:
+        try:
+            found = yield effects.ListNodePods(node=node)
+        except effects.EffectFailed as fault:
+            return f"the pods of {node} cannot be listed: {fault}"
+        for other in found:
+            books.ledger.observe(other)
+    record = books.ledger.record(pod.uid)
+    problem = _lost_sense(books, pod, node)
+    if record is None or problem:
+        return problem
+    granted = _reserve(books, record.request, node)
+    if isinstance(granted, reason.NodeRejection):
+        return f"{pod} no longer fits on {node}: {granted}"
+    texts = promises.annotations(books, record, granted, now)
+    marks = promises.labels(node)
+    error = yield from _create_binding(books, record, node, texts, marks)
+    if not error and marks and not books.label_in_binding:
+        try:
+            yield effects.PatchPod(pod=pod, labels=dict(marks))
+        except effects.EffectFailed:
+            # Only a convenience for selectors: the promise is in the annotations.
+            return ""
+    return error
+
+
+def _create_binding(
+    books: Books,
+    record: records.PodRecord,
+    node: str,
+    texts: dict[str, str],
+    marks: dict[str, str],
+) -> Step:
+    """Create the Binding; read the pod and decide again when its version has moved."""
+    for _ in range(BINDING_TRIES):
+        try:
+            yield effects.BindPod(
+                pod=record.key,
+                node=node,
+                resource_version=record.resource_version,
+                annotations=texts,
+                labels=marks,
+            )
+        except (effects.Conflict, effects.Missing, effects.Doubtful) as fault:
+            fresh = yield from _reread(record, fault)
+        except effects.EffectFailed as fault:
+            return f"{record.key} cannot be bound to {node}: {fault}"
+        else:
+            return ""
+        if fresh is None or fresh.key.uid != record.key.uid:
+            books.ledger.forget(record.key.uid)
+            return f"pod {record.key} is gone"
+        books.ledger.observe(fresh)
+        if fresh.node == node and fresh.promised_node == (node if texts else ""):
+            return ""
+        if fresh.node:
+            return f"pod {record.key} is bound to {fresh.node} already"
+        record = fresh
+    return f"{record.key} kept changing while it was bound to {node}; kube-scheduler tries again"
+
+
+def _reread(
+    record: records.PodRecord, fault: effects.EffectFailed
+) -> Generator[effects.Effect, Any, records.PodRecord | None]:
+    """Read the pod after a Binding that failed or may have happened."""
+    try:
+        fresh: records.PodRecord | None = yield effects.ReadPod(
+            namespace=record.key.namespace, name=record.key.name
+        )
+    except effects.EffectFailed as second:
+        raise effects.Doubtful(f"{fault}; reading it again failed too: {second}") from second
+    return fresh
+
+
+def _release(
+    books: Books,
+    pod: request.PodKey,
+    node: str,
+    lock_keys: tuple[str, ...],
+    now: datetime.datetime,
+) -> Generator[effects.Effect, Any, None]:
+    """Remove the locks that this pod holds; another pod's stay."""
+    for _ in range(RELEASE_TRIES):
+        seen = books.nodes.get(node)
+        ours = [
+            key
+            for key in lock_keys
+            if locks.holder(books, node=node, key=key, wanted_by=pod)[0] is node_lock.Holder.SELF
+        ]
+        if seen is None or not ours:
+            return
+        try:
+            version = yield effects.PatchNode(
+                node=node,
+                annotations=dict.fromkeys(ours),
+                resource_version=seen.resource_version,
+            )
+        except effects.Conflict:
+            try:
+                yield effects.AwaitChange(node=node, pod=pod)
+            except effects.GivenUp:
+                return
+            continue
+        except effects.EffectFailed:
+            # The clean-up of forgotten locks removes it when its owner ends.
+            return
+        locks.wrote(books, node=node, texts=dict.fromkeys(ours), version=version, now=now)
+        return

@@ -1,0 +1,129 @@
+"""Everything that the operator knows: one value that all flows read and write.
+
+One owner, the event loop; no flow awaits between reading and writing it.
+"""
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from vgpu_operator.flows import lock_sights, turns
+from vgpu_operator.ledger import ledger
+from vgpu_operator.model import reason, records, request, settings
+from vgpu_operator.scheduling import fit
+from vgpu_operator.vendors import base
+
+
+@dataclass(slots=True, kw_only=True)
+class Registration:
+    """What one vendor's plugin has registered on one node.
+
+    Attributes:
+        text: the register text last looked at; None while the key is absent.
+        reported_fault: the fault that an event was sent for, so that it is sent once.
+        handshake: handshake text last seen, None = absent.
+        handshake_seen_at: when this process first saw that text.
+        changed: the register text changed since the handshake was last stepped.
+        stamped_at: when we last asked for a stamp.
+    """
+
+    text: str | None = None
+    reported_fault: str = ""
+    handshake: str | None = None
+    handshake_seen_at: datetime.datetime
+    changed: bool = False
+    stamped_at: datetime.datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A pod that fitted nowhere when it was last filtered.
+
+    Attributes:
+        request: what it asked for.
+        nodes: the names that kube-scheduler offered.
+        generation: the ledger's generation that the answer was given from.
+        rejections: the answer.
+    """
+
+    request: request.PodRequest
+    nodes: tuple[str, ...]
+    generation: int
+    rejections: Mapping[str, reason.NodeRejection]
+
+
+@dataclass(slots=True, kw_only=True)
+class Books:
+    """The operator's whole state.
+
+    Attributes:
+        nodes: every Node by name, as last seen.
+        registrations: by (node, vendor keyword), only where a vendor has
+            ever registered.
+        locks: the lock annotations of all nodes.
+        trusted_nodes: nodes on which, in this term, nobody but us has bound a
+            device pod or taken a lock since our last bind: the next bind there
+            needs no list.
+        turns: who waits for which node's lock.
+        refused: pods that fitted nowhere, by UID.
+        woken_generation: the ledger's generation up to which waiting pods
+            have been woken.
+        binding: UIDs with a bind under way.
+        stuck: UIDs that an event about being stuck was sent for, with its reason.
+        leader: whether this process may write.
+        synced: whether one complete list of nodes and pods has been taken in.
+        label_in_binding: the API server merges a Binding's labels into the pod.
+    """
+
+    settings: settings.Settings
+    vendors: Sequence[base.Vendor]
+    ledger: ledger.Ledger
+    nodes: dict[str, records.NodeRecord] = field(default_factory=dict)
+    registrations: dict[tuple[str, str], Registration] = field(default_factory=dict)
+    locks: lock_sights.LockSights = field(default_factory=lock_sights.LockSights)
+    trusted_nodes: set[str] = field(default_factory=set)
+    turns: turns.Turns = field(default_factory=turns.Turns)
+    refused: dict[str, Refusal] = field(default_factory=dict)
+    woken_generation: int = 0
+    binding: set[str] = field(default_factory=set)
+    stuck: dict[str, str] = field(default_factory=dict)
+    leader: bool = False
+    synced: bool = False
+    label_in_binding: bool = True
+
+    @property
+    def defaults(self) -> fit.Defaults:
+        """Policies for pods that name none."""
+        policies = self.settings.default_scheduler_policy
+        return fit.Defaults(
+            node_policy=policies.node_scheduler_policy,
+            card_policies=(policies.gpu_scheduler_policy,),
+        )
+
+    @property
+    def all_lock_keys(self) -> tuple[str, ...]:
+        """Every lock annotation that some vendor uses, sorted."""
+        found = {vendor.spec.lock_key for vendor in self.vendors if vendor.spec.lock_key}
+        return tuple(sorted(found))
+
+    def lock_keys(self, wish: request.PodRequest) -> tuple[str, ...]:
+        """Return the lock annotations that a pod with that request needs, sorted."""
+        wanted = set(wish.vendors)
+        keys = {
+            vendor.spec.lock_key
+            for vendor in self.vendors
+            if vendor.spec.keyword in wanted and vendor.spec.lock_key
+        }
+        return tuple(sorted(keys))
+
+
+def open_books(configuration: settings.Settings, vendors: Sequence[base.Vendor]) -> Books:
+    """Return empty books."""
+    return Books(
+        settings=configuration,
+        vendors=vendors,
+        ledger=ledger.Ledger(
+            vendors=tuple(vendor.spec.keyword for vendor in vendors),
+            trust=configuration.ledger.trust,
+        ),
+    )

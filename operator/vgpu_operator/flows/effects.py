@@ -1,0 +1,172 @@
+"""What a flow asks the outside to do, and how that may fail.
+
+A flow that needs no answer returns effects. A flow in which a later step
+depends on an earlier answer is a generator: it yields an effect and is sent
+the answer, or one of the failures below is thrown at its ``yield``.
+"""
+
+import datetime
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from vgpu_operator.model import errors, request
+
+
+def _nothing() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+class EffectFailed(errors.VgpuError):
+    """Base of what may be thrown into a flow; the text says what was tried and why it failed."""
+
+
+class Conflict(EffectFailed):
+    """A precondition did not hold: the object has moved on."""
+
+
+class Missing(EffectFailed):
+    """The object is not there."""
+
+
+class Denied(EffectFailed):
+    """The API server refuses for good: rights, admission, or an invalid object."""
+
+
+class Doubtful(EffectFailed):
+    """No answer came: the effect may or may not have happened."""
+
+
+class GivenUp(EffectFailed):
+    """A wait ended without what it waited for; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchNode:
+    """Change annotations of a Node; None removes. Answer: the new resourceVersion.
+
+    ``resource_version`` is a precondition where it is given.
+    """
+
+    node: str
+    annotations: Mapping[str, str | None]
+    resource_version: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchPod:
+    """Change annotations and labels of a Pod. Answer: the new resourceVersion.
+
+    The UID is always a precondition.
+    """
+
+    pod: request.PodKey
+    annotations: Mapping[str, str | None] = field(default_factory=_nothing)
+    labels: Mapping[str, str | None] = field(default_factory=_nothing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindPod:
+    """Create the Binding: node and annotations appear in one step or not at all."""
+
+    pod: request.PodKey
+    node: str
+    resource_version: str
+    annotations: Mapping[str, str]
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPod:
+    """Read one Pod. Answer: its record, or None when there is none of that name."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListNodePods:
+    """List the Pods of a Node, consistently. Answer: a tuple of records."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletePod:
+    """Delete one Pod, only if it still has that UID."""
+
+    pod: request.PodKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwaitChange:
+    """Wait until something about a node or the pod itself changed. Answer: ``now``.
+
+    ``GivenUp`` is thrown when the wait has lost its sense: the caller hung up,
+    the time is over, a newer bind replaced this one, leadership ended.
+    """
+
+    node: str
+    pod: request.PodKey
+
+
+class EventType(enum.StrEnum):
+    """Type of a Kubernetes Event."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostEvent:
+    """Send a Kubernetes Event; nobody waits for it and its loss harms nothing.
+
+    Exactly one of ``pod`` and ``node`` is set.
+    """
+
+    type: EventType
+    reason: str
+    message: str
+    pod: request.PodKey | None = None
+    node: str = ""
+
+
+Effect = (
+    PatchNode | PatchPod | BindPod | ReadPod | ListNodePods | DeletePod | AwaitChange | PostEvent
+)
+Write = PatchNode | PatchPod | BindPod | DeletePod | PostEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reaction:
+    """What an event causes.
+
+    Attributes:
+        effects: to be performed in this order; a failure of one stops none.
+        nodes: names of nodes about which something changed: waiters look again.
+        pods: UIDs of pods about which something changed.
+    """
+
+    effects: tuple[Effect, ...] = ()
+    nodes: frozenset[str] = frozenset()
+    pods: frozenset[str] = frozenset()
+
+    def __add__(self, other: "Reaction") -> "Reaction":
+        """Return both, first this, then the other."""
+        return Reaction(
+            effects=self.effects + other.effects,
+            nodes=self.nodes | other.nodes,
+            pods=self.pods | other.pods,
+        )
+
+
+NOTHING = Reaction()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindResult:
+    """Answer of a bind: an empty error is success."""
+
+    error: str = ""
+    finished_at: datetime.datetime | None = None

@@ -1,0 +1,147 @@
+"""The filter and prioritize steps: which nodes fit, and how well.
+
+Read-only towards the cluster: no API call, no annotation. The only thing that
+stays is a tentative claim, so that the next pod's filter sees the cards that
+this pod is about to take.
+"""
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from vgpu_operator.flows import effects, reasons
+from vgpu_operator.flows.books import Books, Refusal
+from vgpu_operator.model import allocation, reason, records, request
+from vgpu_operator.scheduling import choose, fit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterResult:
+    """Answer of the filter.
+
+    Attributes:
+        fitting: names that fit, in the order asked.
+        rejections: why each other name does not.
+        events: to be sent; nobody waits for them.
+        again: the pod had been refused before, so its refusal is worth a second look.
+    """
+
+    fitting: tuple[str, ...]
+    rejections: Mapping[str, reason.NodeRejection] = field(default_factory=dict)
+    events: tuple[effects.PostEvent, ...] = ()
+    again: bool = False
+
+    @property
+    def refused(self) -> bool:
+        """Whether the pod fits nowhere."""
+        return not self.fitting and bool(self.rejections)
+
+
+def filter_nodes(
+    books: Books,
+    pod: records.PodRecord,
+    nodes: Sequence[str],
+    now: datetime.datetime,
+) -> FilterResult:
+    """Answer which of ``nodes`` can take the pod, and claim cards on the likeliest."""
+    wish = pod.request
+    if not wish.wants_devices:
+        return FilterResult(fitting=tuple(nodes))
+    uid = wish.pod.uid
+    books.ledger.drop_claim(uid)
+    if books.turns.node_of(uid) is None and uid not in books.binding:
+        # kube-scheduler would not ask again while it believes the pod bound.
+        books.ledger.unassume(uid)
+    books.ledger.expire_claims(now)
+    known = books.refused.get(uid)
+    if known is not None and _still_true(books, known, wish, nodes):
+        return FilterResult(fitting=(), rejections=known.rejections, again=True)
+
+    placement = _place(books, wish, nodes)
+    if placement.fitting:
+        books.refused.pop(uid, None)
+        _claim(books, pod, placement, now)
+        return FilterResult(
+            fitting=tuple(placement.fitting),
+            rejections=placement.rejections,
+            events=_success_events(books, wish.pod, placement),
+        )
+    rejections = placement.rejections
+    books.refused[uid] = Refusal(
+        request=wish,
+        nodes=tuple(nodes),
+        generation=books.ledger.generation,
+        rejections=rejections,
+    )
+    told = known is not None and _texts(known.rejections) == _texts(rejections)
+    events = () if told or not rejections else (reasons.filtering_failed(wish.pod, rejections),)
+    return FilterResult(fitting=(), rejections=rejections, events=events, again=known is not None)
+
+
+def score_nodes(books: Books, pod: records.PodRecord, nodes: Sequence[str]) -> list[int]:
+    """Return a score for each of ``nodes``, 0 to the configured maximum, higher is better."""
+    wish = pod.request
+    if not wish.wants_devices:
+        return [0] * len(nodes)
+    placement = _place(books, wish, nodes)
+    scores = dict(
+        zip(placement.fitting, placement.scores(books.settings.scoring.max_score), strict=True)
+    )
+    return [scores.get(node, 0) for node in nodes]
+
+
+def _place(books: Books, wish: request.PodRequest, nodes: Sequence[str]) -> fit.Placement:
+    view = books.ledger.snapshot(with_claims=True, without_claim_of=wish.pod.uid)
+    return fit.place(view, nodes, wish, books.defaults)
+
+
+def _still_true(
+    books: Books, known: Refusal, wish: request.PodRequest, nodes: Sequence[str]
+) -> bool:
+    """Whether a refusal was given from the very state that still holds."""
+    return (
+        known.generation == books.ledger.generation
+        and known.request == wish
+        and known.nodes == tuple(nodes)
+    )
+
+
+def _texts(rejections: Mapping[str, reason.NodeRejection]) -> set[str]:
+    return {rejection.text for rejection in rejections.values()}
+
+
+def _claim(
+    books: Books, pod: records.PodRecord, placement: fit.Placement, now: datetime.datetime
+) -> None:
+    """Claim cards on the node that kube-scheduler is expected to take: the best score.
+
+    Among equals kube-scheduler chooses by its own dice; the first is as good
+    a guess as any, and a wrong guess costs only a filter's view for a second.
+    """
+    scores = placement.scores(books.settings.scoring.max_score)
+    best = max(range(len(scores)), key=scores.__getitem__)
+    claims = books.settings.claims
+    slow = pod.has_volumes or bool(pod.group)
+    lifetime_s = claims.slow_lifetime_s if slow else claims.lifetime_s
+    if lifetime_s <= 0:
+        return
+    view = books.ledger.snapshot(with_claims=True)
+    expected = choose.choose(view, placement.fitting[best], pod.request, books.defaults)
+    if isinstance(expected, allocation.Allocation):
+        until = now + datetime.timedelta(seconds=lifetime_s)
+        books.ledger.claim(pod.request, expected, until)
+
+
+def _success_events(
+    books: Books, pod: request.PodKey, placement: fit.Placement
+) -> tuple[effects.PostEvent, ...]:
+    if not books.settings.events.success:
+        return ()
+    return (
+        reasons.filtering_succeeded(
+            pod,
+            best=placement.fitting[0],
+            fit=len(placement.fitting),
+            unfit=len(placement.rejections),
+        ),
+    )

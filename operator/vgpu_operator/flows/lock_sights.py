@@ -1,0 +1,93 @@
+"""The lock annotations of all nodes, as last seen, with an index by owner."""
+
+import datetime
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from vgpu_operator.model import errors
+from vgpu_operator.wire import node_lock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockSight:
+    """One lock annotation.
+
+    Attributes:
+        text: as it stands on the Node.
+        lock: what it says; None when it is malformed.
+        seen_at: when this process first saw this text there.
+        ours: this process wrote it.
+    """
+
+    text: str
+    lock: node_lock.LockText | None
+    seen_at: datetime.datetime
+    ours: bool
+
+    @property
+    def owner(self) -> tuple[str, str] | None:
+        """Namespace and name of the pod that the lock names, None when it names nobody."""
+        if self.lock is None or not self.lock.owned:
+            return None
+        return self.lock.namespace, self.lock.pod
+
+
+@dataclass(slots=True)
+class LockSights:
+    """Sights by node and lock key."""
+
+    _by_node: dict[str, dict[str, LockSight]] = field(default_factory=dict)
+    _by_owner: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+
+    def put(
+        self, node: str, key: str, text: str, *, now: datetime.datetime, ours: bool = False
+    ) -> None:
+        """Take in a lock text; one that is known keeps its first sight."""
+        known = self.get(node, key)
+        if known is not None and known.text == text:
+            return
+        self.drop(node, key)
+        try:
+            lock: node_lock.LockText | None = node_lock.decode_lock(text, key=key)
+        except errors.DecodeError:
+            lock = None
+        sight = LockSight(text=text, lock=lock, seen_at=now, ours=ours)
+        self._by_node.setdefault(node, {})[key] = sight
+        if sight.owner is not None:
+            self._by_owner.setdefault(sight.owner, set()).add(node)
+
+    def drop(self, node: str, key: str) -> None:
+        """Forget a lock."""
+        locks = self._by_node.get(node)
+        sight = None if locks is None else locks.pop(key, None)
+        if locks is None or sight is None:
+            return
+        if not locks:
+            del self._by_node[node]
+        owner = sight.owner
+        if owner is not None and not any(other.owner == owner for other in locks.values()):
+            nodes = self._by_owner[owner]
+            nodes.discard(node)
+            if not nodes:
+                del self._by_owner[owner]
+
+    def drop_node(self, node: str) -> None:
+        """Forget all locks of a node."""
+        for key in tuple(self._by_node.get(node, ())):
+            self.drop(node, key)
+
+    def get(self, node: str, key: str) -> LockSight | None:
+        """Return a lock, None when that key is absent on that node."""
+        return self._by_node.get(node, {}).get(key)
+
+    def nodes_of(self, namespace: str, pod: str) -> frozenset[str]:
+        """Return the nodes with a lock that names the pod."""
+        return frozenset(self._by_owner.get((namespace, pod), ()))
+
+    def nodes(self) -> tuple[str, ...]:
+        """Return the nodes that have any lock, sorted."""
+        return tuple(sorted(self._by_node))
+
+    def on(self, node: str) -> Iterator[tuple[str, LockSight]]:
+        """Yield the locks of a node by key, sorted."""
+        yield from sorted(self._by_node.get(node, {}).items())

@@ -1,0 +1,78 @@
+"""Every Event that the operator sends: its reason word and its sentence.
+
+The words that HAMi has too are HAMi's; the rest are ours. One place, so that
+the documentation's list is this list.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from vgpu_operator.flows.effects import EventType, PostEvent
+from vgpu_operator.model import reason, request
+
+REASONS: Final[Mapping[str, str]] = {
+    "FilteringFailed": "Pod: no node fits; the message counts the reasons.",
+    "FilteringSucceed": "Pod: nodes fit. Only with events.success.",
+    "BindingSucceed": "Pod: bound, allocation begun. Only with events.success.",
+    "BindingFailed": "Pod: it was not bound; kube-scheduler tries again.",
+    "AllocationFailed": "Pod: the device plugin reports failed, yet the pod is not ended.",
+    "AllocationStuck": "Pod: the device plugin has not served it for longer than bind.stuckAfter.",
+    "AllocationUnreadable": "Pod: its allocation annotation cannot be read in full.",
+    "AllocationSurplus": "Pod: its annotations promise more than its containers ask for.",
+    "WebhookBypassed": "Pod: it asks for devices but never passed the webhook.",
+    "RegisterUnreadable": "Node: a register annotation cannot be read in full.",
+    "RegisterRemoved": "Node: a register annotation was removed; the last cards are kept.",
+    "DevicesExpired": "Node: handshake expired and nothing allocatable; the cards are removed.",
+    "NodeLockStuck": "Node: its lock belongs to a bound pod that no kubelet has seen.",
+    "NodeLockMalformed": "Node: its lock text cannot be read; it ends with its expiry.",
+}
+"""Reason word to what it says: first the object it is sent for."""
+
+LONGEST_MESSAGE: Final = 1000
+"""The API server refuses longer ones at 1,024 characters."""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
+
+
+def on_pod(pod: request.PodKey, word: str, message: str, *, warning: bool = True) -> PostEvent:
+    """Return the Event for a pod."""
+    kind = EventType.WARNING if warning else EventType.NORMAL
+    return PostEvent(type=kind, reason=word, message=_cut(message), pod=pod)
+
+
+def on_node(node: str, word: str, message: str) -> PostEvent:
+    """Return the Warning Event for a node."""
+    return PostEvent(type=EventType.WARNING, reason=word, message=_cut(message), node=node)
+
+
+def filtering_failed(
+    pod: request.PodKey, rejections: Mapping[str, reason.NodeRejection]
+) -> PostEvent:
+    """Say why no node fits: equal reasons together, most nodes first, names sorted."""
+    by_text: dict[str, list[str]] = {}
+    for node, rejection in rejections.items():
+        by_text.setdefault(rejection.text, []).append(node)
+    parts = []
+    for text, nodes in sorted(by_text.items(), key=lambda item: (-len(item[1]), item[0])):
+        nodes.sort()
+        shown = ", ".join(nodes[:3]) + (", …" if len(nodes) > 3 else "")
+        parts.append(f"{len(nodes)} nodes {text} ({shown})")
+    message = f"no available node, {len(rejections)} nodes do not meet: {'; '.join(parts)}"
+    return on_pod(pod, "FilteringFailed", message)
+
+
+def filtering_succeeded(pod: request.PodKey, *, best: str, fit: int, unfit: int) -> PostEvent:
+    """Say where the pod would go."""
+    return on_pod(
+        pod,
+        "FilteringSucceed",
+        f"find fit node({best}), {unfit} nodes not fit, {fit} nodes fit",
+        warning=False,
+    )
+
+
+def binding_succeeded(pod: request.PodKey, node: str) -> PostEvent:
+    """Say that the pod is bound."""
+    return on_pod(pod, "BindingSucceed", f"bound to {node}, allocation begun", warning=False)

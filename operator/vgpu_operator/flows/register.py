@@ -1,0 +1,228 @@
+"""Node events: cards in and out of the ledger, the handshake, the locks."""
+
+import datetime
+from collections.abc import Iterable
+
+from vgpu_operator.flows import effects, locks, reasons
+from vgpu_operator.flows.books import Books, Registration
+from vgpu_operator.machines import handshake
+from vgpu_operator.model import errors, records
+from vgpu_operator.vendors import base
+from vgpu_operator.wire import handshake as handshake_text
+from vgpu_operator.wire import resource_version
+
+STAMP_ECHO_S = 1.0
+"""A Node event that was on its way before our own stamp must not cause a second one."""
+
+
+def node_seen(books: Books, record: records.NodeRecord, now: datetime.datetime) -> effects.Reaction:
+    """Take in a Node; seeing the same one twice, or an older one late, changes nothing."""
+    known = books.nodes.get(record.name)
+    if known is not None and known.uid != record.uid:
+        node_gone(books, record.name)
+        known = None
+    if known is not None and resource_version.is_earlier(
+        record.resource_version, known.resource_version
+    ):
+        return effects.NOTHING
+    books.nodes[record.name] = record
+    events: list[effects.Effect] = []
+    for vendor in books.vendors:
+        events += _take_in_register(books, record, vendor, now)
+        keyword = vendor.spec.keyword
+        if (record.name, keyword) in books.registrations:
+            books.ledger.set_allocatable(record.name, keyword, record.allocatable.get(keyword))
+    books.ledger.set_cordoned(record.name, record.cordoned)
+    locks.see(books, record, now)
+    events += _malformed_locks(books, record)
+    reaction = effects.Reaction(effects=tuple(events), nodes=frozenset({record.name}))
+    return reaction + step_handshakes(books, (record.name,), now)
+
+
+def node_gone(books: Books, name: str) -> effects.Reaction:
+    """Forget a Node and everything kept under its name; late deletions included."""
+    books.nodes.pop(name, None)
+    books.ledger.forget_node(name)
+    books.trusted_nodes.discard(name)
+    books.locks.drop_node(name)
+    for vendor in books.vendors:
+        books.registrations.pop((name, vendor.spec.keyword), None)
+    return effects.Reaction(nodes=frozenset({name}))
+
+
+def step_handshakes(books: Books, nodes: Iterable[str], now: datetime.datetime) -> effects.Reaction:
+    """Step the handshake of every vendor on those nodes; one PATCH a node.
+
+    Every replica drops expired devices from its own ledger; only the leader
+    writes. Nothing is written to a locked node: stamps can wait, a conflict
+    would cost its plugin requests.
+    """
+    patches: list[effects.Effect] = []
+    changed: set[str] = set()
+    for name in nodes:
+        record = books.nodes.get(name)
+        if record is None:
+            continue
+        locked = bool(record.locks)
+        texts: dict[str, str | None] = {}
+        for vendor in books.vendors:
+            place = (name, vendor.spec.keyword)
+            registration = books.registrations.get(place)
+            if registration is None or vendor.spec.handshake_key is None:
+                continue
+            acts = _step(books, record, vendor, registration, now)
+            if handshake.Effect.DROP_DEVICES in acts and books.ledger.devices(*place):
+                books.ledger.drop_devices(*place)
+                changed.add(name)
+                patches.append(
+                    reasons.on_node(
+                        name,
+                        "DevicesExpired",
+                        f"{vendor.spec.keyword}: no answer to the handshake for"
+                        f" {books.settings.handshake.expiry_s:.0f} s and nothing allocatable;"
+                        " start the device plugin on this node again",
+                    )
+                )
+            if locked:
+                continue
+            if handshake.Effect.STAMP in acts and books.leader and _due(registration, now):
+                registration.stamped_at = now
+                registration.changed = False
+                texts[vendor.spec.handshake_key] = handshake_text.encode_requesting(now)
+            if handshake.Effect.DELETE_KEY in acts:
+                texts[vendor.spec.handshake_key] = None
+        if texts and books.leader:
+            patches.append(effects.PatchNode(node=name, annotations=texts))
+    return effects.Reaction(effects=tuple(patches), nodes=frozenset(changed))
+
+
+def _due(registration: Registration, now: datetime.datetime) -> bool:
+    """Whether the last stamp is old enough that its echo should have come back."""
+    if registration.stamped_at is None:
+        return True
+    return (now - registration.stamped_at).total_seconds() >= STAMP_ECHO_S
+
+
+def _step(
+    books: Books,
+    record: records.NodeRecord,
+    vendor: base.Vendor,
+    registration: Registration,
+    now: datetime.datetime,
+) -> frozenset[handshake.Effect]:
+    """Return what the transition table says for one vendor on one node."""
+    keyword = vendor.spec.keyword
+    text = record.handshakes.get(keyword)
+    if text != registration.handshake:
+        registration.handshake = text
+        registration.handshake_seen_at = now
+    decoded = handshake_text.decode_handshake(text)
+    supply = (
+        handshake.Supply.SOME if record.allocatable.get(keyword, 0) > 0 else handshake.Supply.NONE
+    )
+    age = handshake.age(
+        decoded,
+        first_seen=registration.handshake_seen_at,
+        now=now,
+        expiry_s=books.settings.handshake.expiry_s,
+    )
+    news = handshake.News.CHANGED if registration.changed else handshake.News.SAME
+    acts = handshake.step(decoded.state, age=age, supply=supply, news=news)
+    if handshake.Effect.DROP_DEVICES not in acts and supply is handshake.Supply.SOME:
+        _return_devices(books, record, vendor, registration)
+    return acts
+
+
+def _return_devices(
+    books: Books, record: records.NodeRecord, vendor: base.Vendor, registration: Registration
+) -> None:
+    """Put cards back that had expired, now that the kubelet lists them again."""
+    if registration.text is None or books.ledger.devices(record.name, vendor.spec.keyword):
+        return
+    try:
+        decoded = vendor.decode_devices(registration.text)
+    except errors.DecodeError:
+        return
+    books.ledger.set_devices(record.name, vendor.spec.keyword, decoded.devices)
+
+
+def _take_in_register(
+    books: Books, record: records.NodeRecord, vendor: base.Vendor, now: datetime.datetime
+) -> list[effects.Effect]:
+    """Decode a register text that changed; return the events that it deserves.
+
+    What cannot be read costs only itself: bad segments are lost, the rest
+    stays; a wholly bad text or a removed key keeps the last good cards.
+    """
+    keyword = vendor.spec.keyword
+    text = record.registers.get(keyword)
+    registration = books.registrations.get((record.name, keyword))
+    first = registration is None
+    if registration is None:
+        if text is None:
+            return []
+        registration = Registration(handshake_seen_at=now)
+        registration.handshake = record.handshakes.get(keyword)
+        books.registrations[record.name, keyword] = registration
+    elif text == registration.text:
+        return []
+    else:
+        registration.changed = text is not None
+    registration.text = text
+    where = f"{record.name}: {vendor.spec.register_key}"
+    if text is None:
+        return [
+            reasons.on_node(
+                record.name,
+                "RegisterRemoved",
+                f"{where} was removed; the last cards are kept until the handshake has expired"
+                " and nothing is allocatable; restart the device plugin to write it again",
+            )
+        ]
+    try:
+        decoded = vendor.decode_devices(text)
+    except errors.DecodeError as fault:
+        return _tell_fault(registration, record.name, str(fault), kept="the last good cards")
+    if not (first and _has_expired(record, keyword)):
+        books.ledger.set_devices(record.name, keyword, decoded.devices)
+    if decoded.faults:
+        faults = "; ".join(str(fault) for fault in decoded.faults)
+        return _tell_fault(registration, record.name, faults, kept="the readable cards")
+    registration.reported_fault = ""
+    return []
+
+
+def _has_expired(record: records.NodeRecord, keyword: str) -> bool:
+    """Whether a node first seen now looks as it does after its cards have expired.
+
+    Handshake removed and nothing allocatable: a restarted operator then holds
+    what the one before it held. The cards come back with their allocatable count.
+    """
+    return not record.handshakes.get(keyword) and record.allocatable.get(keyword, 0) <= 0
+
+
+def _tell_fault(
+    registration: Registration, node: str, fault: str, *, kept: str
+) -> list[effects.Effect]:
+    """Return the event for a fault that has not been told yet."""
+    if registration.reported_fault == fault:
+        return []
+    registration.reported_fault = fault
+    return [reasons.on_node(node, "RegisterUnreadable", f"{fault}; {kept} are kept")]
+
+
+def _malformed_locks(books: Books, record: records.NodeRecord) -> list[effects.Effect]:
+    """Return an event for each lock text that cannot be read."""
+    events: list[effects.Effect] = []
+    for key, sight in books.locks.on(record.name):
+        if sight.lock is None:
+            events.append(
+                reasons.on_node(
+                    record.name,
+                    "NodeLockMalformed",
+                    f"{key}: {sight.text[:100]!r} is no lock; it ends"
+                    f" {books.settings.lock.expiry_s:.0f} s after it was first seen, or remove"
+                    " the annotation now",
+                )
+            )
+    return events

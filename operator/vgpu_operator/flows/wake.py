@@ -1,0 +1,69 @@
+"""Waking pods that were refused and now might fit.
+
+kube-scheduler tries a refused pod again on any change of a Node, and only
+then (or after five minutes). It often tries at the very event that frees a
+card, before our watch has shown it; then somebody has to cause one more
+change. We do, at most once for each change of the ledger.
+"""
+
+from vgpu_operator.flows import effects
+from vgpu_operator.flows.books import Books
+from vgpu_operator.scheduling import fit
+from vgpu_operator.wire import keys
+
+
+def is_due(books: Books) -> bool:
+    """Whether something became available since the last waking, while pods wait."""
+    return bool(books.refused) and bool(books.ledger.freed_since(books.woken_generation))
+
+
+def wake(books: Books) -> effects.Reaction:
+    """Return one Node write that makes kube-scheduler look again, if any refused pod might fit.
+
+    Pods that were refused from the present state need no waking: they would
+    be refused again.
+    """
+    if not books.leader or not is_due(books):
+        return effects.NOTHING
+    generation = books.ledger.generation
+    freed = set(books.ledger.freed_since(books.woken_generation))
+    hopeful = _first_that_fits(books, freed)
+    if hopeful is None:
+        books.woken_generation = generation
+        return effects.NOTHING
+    target = _unlocked(books, hopeful, freed)
+    if target is None:
+        # The lock's own coming and going changes the Node; look again then.
+        return effects.NOTHING
+    books.woken_generation = generation
+    return effects.Reaction(
+        effects=(effects.PatchNode(node=target, annotations={keys.WAKE: str(generation)}),)
+    )
+
+
+def _first_that_fits(books: Books, freed: set[str]) -> str | None:
+    """Return a node that some waiting pod, refused from an earlier state, fits on now."""
+    view = books.ledger.snapshot(with_claims=True)
+    tried = set()
+    for refusal in books.refused.values():
+        if refusal.generation >= books.ledger.generation:
+            continue
+        wish = refusal.request
+        shape = (wish.containers, frozenset(wish.selections.items()), wish.card_policies)
+        candidates = [name for name in refusal.nodes if name in freed]
+        if not candidates or (shape, tuple(candidates)) in tried:
+            continue
+        tried.add((shape, tuple(candidates)))
+        placement = fit.place(view, candidates, wish, books.defaults)
+        if placement.fitting:
+            return placement.fitting[0]
+    return None
+
+
+def _unlocked(books: Books, preferred: str, freed: set[str]) -> str | None:
+    """Return a node that may be written to: the one that fits, else any freed, else any."""
+    for name in (preferred, *sorted(freed), *books.nodes):
+        record = books.nodes.get(name)
+        if record is not None and not record.locks:
+            return name
+    return None

@@ -1,0 +1,173 @@
+"""Runs flows: an effect becomes an API call, its outcome goes back into the flow."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from typing import Any, TypeVar
+
+from vgpu_operator.flows import effects
+from vgpu_operator.kube import client as kube_client
+from vgpu_operator.kube import errors, events, paths
+from vgpu_operator.model import records
+
+Result = TypeVar("Result")
+
+WRITE_TRIES = 3
+"""How often a request that the server asks to slow down for is sent."""
+
+LONGEST_PAUSE_S = 5.0
+
+DecodePod = Callable[[kube_client.Json], records.PodRecord]
+Wait = Callable[[effects.AwaitChange], Awaitable[Any]]
+
+
+class NotLeading(effects.Denied):
+    """A write was asked for while this process is not the leader: nothing was sent."""
+
+
+class Performer:
+    """Performs effects against one API server.
+
+    Args:
+        may_write: asked before every write; a process that is not the leader
+            writes nothing, whatever a flow asks for.
+        wait: performs ``AwaitChange``.
+        on_failure: told about effects that failed and that no flow waits for.
+    """
+
+    def __init__(
+        self,
+        client: kube_client.KubeClient,
+        sink: events.EventSink,
+        *,
+        decode_pod: DecodePod,
+        may_write: Callable[[], bool],
+        wait: Wait,
+        on_failure: Callable[[effects.Effect, effects.EffectFailed], None],
+    ) -> None:
+        self._client = client
+        self._sink = sink
+        self._decode_pod = decode_pod
+        self._may_write = may_write
+        self._wait = wait
+        self._on_failure = on_failure
+
+    async def run(self, flow: Generator[effects.Effect, Any, Result]) -> Result:
+        """Drive a flow to its end and return its value."""
+        try:
+            effect = next(flow)
+            while True:
+                try:
+                    answer = await self.perform(effect)
+                except effects.EffectFailed as fault:
+                    effect = flow.throw(fault)
+                else:
+                    effect = flow.send(answer)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # StopIteration cannot say its type
+        finally:
+            flow.close()
+
+    async def run_all(self, wanted: Iterable[effects.Effect]) -> None:
+        """Perform effects that nobody waits for; a failure of one stops none."""
+        for effect in wanted:
+            try:
+                await self.perform(effect)
+            except effects.EffectFailed as fault:
+                self._on_failure(effect, fault)
+
+    async def perform(self, effect: effects.Effect) -> Any:
+        """Perform one effect and return its answer.
+
+        Raises:
+            effects.EffectFailed: one of its kinds, the API error chained.
+        """
+        if isinstance(effect, effects.AwaitChange):
+            return await self._wait(effect)
+        if isinstance(effect, effects.Write) and not self._may_write():
+            raise NotLeading("this process is not the leader, so it writes nothing")
+        if isinstance(effect, effects.PostEvent):
+            self._sink.post(effect)
+            return None
+        for attempt in range(1, WRITE_TRIES + 1):
+            try:
+                return await self._call(effect)
+            except errors.TooMany as fault:
+                if attempt == WRITE_TRIES:
+                    raise _translated(fault) from fault
+                await asyncio.sleep(min(fault.retry_after_s or 1.0, LONGEST_PAUSE_S))
+            except errors.ApiError as fault:
+                raise _translated(fault) from fault
+        raise AssertionError("unreachable: the loop returns or raises")
+
+    async def _call(self, effect: effects.Effect) -> Any:
+        match effect:
+            case effects.PatchNode():
+                return await self._patch_node(effect)
+            case effects.PatchPod():
+                return await self._patch_pod(effect)
+            case effects.BindPod():
+                return await self._bind(effect)
+            case effects.ReadPod():
+                return await self._read_pod(effect)
+            case effects.ListNodePods():
+                items, _ = await self._client.list(
+                    paths.PODS, params={"fieldSelector": f"spec.nodeName={effect.node}"}
+                )
+                return tuple(self._decode_pod(item) for item in items)
+            case effects.DeletePod():
+                path = paths.pod(effect.pod.namespace, effect.pod.name)
+                return await self._client.delete(path, uid=effect.pod.uid)
+            case _:
+                raise AssertionError(f"no call is known for {type(effect).__name__}")
+
+    async def _patch_node(self, effect: effects.PatchNode) -> str:
+        metadata: kube_client.Json = {"annotations": dict(effect.annotations)}
+        if effect.resource_version is not None:
+            metadata["resourceVersion"] = effect.resource_version
+        answer = await self._client.patch(paths.node(effect.node), {"metadata": metadata})
+        return str(answer["metadata"]["resourceVersion"])
+
+    async def _patch_pod(self, effect: effects.PatchPod) -> str:
+        metadata: kube_client.Json = {"uid": effect.pod.uid}
+        if effect.annotations:
+            metadata["annotations"] = dict(effect.annotations)
+        if effect.labels:
+            metadata["labels"] = dict(effect.labels)
+        path = paths.pod(effect.pod.namespace, effect.pod.name)
+        answer = await self._client.patch(path, {"metadata": metadata})
+        return str(answer["metadata"]["resourceVersion"])
+
+    async def _bind(self, effect: effects.BindPod) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {
+                "name": effect.pod.name,
+                "namespace": effect.pod.namespace,
+                "uid": effect.pod.uid,
+                "resourceVersion": effect.resource_version,
+                "annotations": dict(effect.annotations),
+                "labels": dict(effect.labels),
+            },
+            "target": {"apiVersion": "v1", "kind": "Node", "name": effect.node},
+        }
+        await self._client.create(paths.binding(effect.pod.namespace, effect.pod.name), body)
+
+    async def _read_pod(self, effect: effects.ReadPod) -> records.PodRecord | None:
+        try:
+            raw = await self._client.get(paths.pod(effect.namespace, effect.name))
+        except errors.NotFound:
+            return None
+        return self._decode_pod(raw)
+
+
+def _translated(fault: errors.ApiError) -> effects.EffectFailed:
+    """Return the outcome that flows know for an API error."""
+    text = str(fault)
+    if isinstance(fault, errors.Conflict):
+        return effects.Conflict(text)
+    if isinstance(fault, errors.NotFound):
+        return effects.Missing(text)
+    if isinstance(fault, errors.Unreachable | errors.ServerFault):
+        return effects.Doubtful(text)
+    return effects.Denied(text)
