@@ -1,0 +1,1 @@
+"""The HTTP server that kube-scheduler calls: loopback only, the side-car is the caller."""

@@ -301,6 +301,7 @@ def _create_binding(
         except effects.EffectFailed as fault:
             return f"{record.key} cannot be bound to {node}: {fault}"
         else:
+            books.bound.add(record.key.uid)
             return ""
         if fresh is None or fresh.key.uid != record.key.uid:
             books.ledger.forget(record.key.uid)

@@ -69,6 +69,7 @@ class Books:
         woken_generation: the ledger's generation up to which waiting pods
             have been woken.
         binding: UIDs with a bind under way.
+        bound: UIDs that we have bound and the watch has not shown bound yet.
         stuck: UIDs that an event about being stuck was sent for, with its reason.
         leader: whether this process may write.
         synced: whether one complete list of nodes and pods has been taken in.
@@ -86,6 +87,7 @@ class Books:
     refused: dict[str, Refusal] = field(default_factory=dict)
     woken_generation: int = 0
     binding: set[str] = field(default_factory=set)
+    bound: set[str] = field(default_factory=set)
     stuck: dict[str, str] = field(default_factory=dict)
     leader: bool = False
     synced: bool = False

@@ -49,8 +49,8 @@ def filter_nodes(
         return FilterResult(fitting=tuple(nodes))
     uid = wish.pod.uid
     books.ledger.drop_claim(uid)
-    if books.turns.node_of(uid) is None and uid not in books.binding:
-        # kube-scheduler would not ask again while it believes the pod bound.
+    if uid not in books.binding and uid not in books.bound:
+        # A bind that ended in doubt: kube-scheduler would not ask again for a bound pod.
         books.ledger.unassume(uid)
     books.ledger.expire_claims(now)
     known = books.refused.get(uid)

@@ -24,6 +24,7 @@ def pod_seen(books: Books, record: records.PodRecord) -> effects.Reaction:
         return effects.NOTHING
     if record.node:
         books.refused.pop(pod.uid, None)
+        books.bound.discard(pod.uid)
         if foreign:
             # Somebody else has bound a pod with devices to that node.
             books.trusted_nodes.discard(record.node)
@@ -46,6 +47,7 @@ def pod_gone(books: Books, pod: request.PodKey) -> effects.Reaction:
         nodes.add(before.node)
     books.ledger.forget(pod.uid)
     books.refused.pop(pod.uid, None)
+    books.bound.discard(pod.uid)
     books.stuck.pop(pod.uid, None)
     return effects.Reaction(nodes=frozenset(nodes), pods=frozenset({pod.uid}))
 

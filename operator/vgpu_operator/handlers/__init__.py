@@ -1,0 +1,1 @@
+"""Kopf: watch events of Nodes and Pods, start and end of the operator."""

@@ -9,7 +9,9 @@ must not pay for them.
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
@@ -78,11 +80,28 @@ async def load_configuration(
     return configuration
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """How to reach an API server; ``token`` may be refreshed at any time."""
+
+    server: str
+    ca_path: str | None
+    insecure: bool
+    certificate_path: str | None
+    key_path: str | None
+    token: str | None = field(default=None, repr=False)
+
+
 class KubeClient:
-    """One connection pool to one API server."""
+    """One connection pool to one API server.
+
+    ``on_answer`` is told the verb, the path, the status (0 = no answer) and
+    the seconds of every request.
+    """
 
     def __init__(self, configuration: k8s_client.Configuration) -> None:
         self._configuration = configuration
+        self.on_answer: Callable[[str, str, int, float], None] = _tell_nobody
         self._base = str(configuration.host).rstrip("/")
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS, ssl=_tls(configuration)),
@@ -100,6 +119,19 @@ class KubeClient:
     def server_url(self) -> str:
         """Address of the API server."""
         return self._base
+
+    async def credentials(self) -> Credentials:
+        """Return how to reach the server, for a library that makes its own connections."""
+        configuration = self._configuration
+        token = await configuration.get_api_key_with_prefix("BearerToken")
+        return Credentials(
+            server=self._base,
+            ca_path=configuration.ssl_ca_cert,
+            insecure=not configuration.verify_ssl,
+            certificate_path=configuration.cert_file,
+            key_path=configuration.key_file,
+            token=token.removeprefix("Bearer ") if token else None,
+        )
 
     async def close(self) -> None:
         """Close all connections."""
@@ -136,6 +168,7 @@ class KubeClient:
             if limit_s is not None
             else None
         )
+        begun, status = time.perf_counter(), 0
         try:
             async with self._session.request(
                 verb,
@@ -146,9 +179,10 @@ class KubeClient:
                 timeout=timeout or self._session.timeout,
             ) as answer:
                 content = await answer.read()
-                if answer.status >= 400:
+                status = answer.status
+                if status >= 400:
                     raise errors.from_answer(
-                        answer.status,
+                        status,
                         content,
                         verb=verb,
                         path=path,
@@ -157,6 +191,8 @@ class KubeClient:
         except (aiohttp.ClientError, TimeoutError, OSError) as fault:
             cause = str(fault) or type(fault).__name__
             raise errors.Unreachable(f"{verb} {self._base}{path}: {cause}") from fault
+        finally:
+            self.on_answer(verb, path, status, time.perf_counter() - begun)
         value = orjson.loads(content) if content else {}
         return value if isinstance(value, dict) else {"items": value}
 
@@ -277,6 +313,10 @@ class KubeClient:
         elif configuration.username and configuration.password:
             headers["Authorization"] = configuration.get_basic_auth_token()
         return headers
+
+
+def _tell_nobody(_verb: str, _path: str, _status: int, _seconds: float) -> None:
+    """Default of ``on_answer``."""
 
 
 def _tls(configuration: k8s_client.Configuration) -> ssl.SSLContext | bool:

@@ -79,6 +79,10 @@ class Intake:
                 loop = asyncio.get_running_loop()
                 self._wake_timer = loop.call_later(delay_s, self._wake_now)
 
+    def post(self, event: effects.PostEvent) -> None:
+        """Send an Event in the background."""
+        self.react(effects.Reaction(effects=(event,)))
+
     async def freed(self, *, limit_s: float) -> bool:
         """Wait a moment for cards to become free; return whether any did."""
         self._freed.clear()

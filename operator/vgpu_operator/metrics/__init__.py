@@ -1,0 +1,1 @@
+"""What Prometheus reads, and the health end points beside it."""

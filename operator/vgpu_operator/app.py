@@ -1,0 +1,359 @@
+"""The composition root: the only place that wires objects together."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import kopf
+import structlog
+
+from vgpu_operator.extender import routes as extender_routes
+from vgpu_operator.extender import server as extender_server
+from vgpu_operator.flows import books as flow_books
+from vgpu_operator.flows import effects
+from vgpu_operator.handlers import leader, ticker, watches
+from vgpu_operator.kube import binder, client, clock, errors, events, intake, listen, perform
+from vgpu_operator.kube import waiting as kube_waiting
+from vgpu_operator.metrics import collector, instruments
+from vgpu_operator.metrics import server as metrics_server
+from vgpu_operator.model import settings as model_settings
+from vgpu_operator.vendors import registry as vendor_registry
+from vgpu_operator.webhook import certificates as webhook_certificates
+from vgpu_operator.webhook import routes as webhook_routes
+from vgpu_operator.webhook import server as webhook_server
+
+log = structlog.get_logger(__name__)
+
+RETRY_PAUSE_S = 1.0
+SYNC_WAIT_S = 8.0
+"""How long a filter waits for the first sync before it says that we are not ready."""
+
+LABEL_MERGE_MINOR = 35
+"""From Kubernetes 1.35 the API server merges a Binding's labels into the pod."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What ``vgpu run`` is told on its command line.
+
+    Attributes:
+        lease: namespace and name of kube-scheduler's Lease; None = always lead.
+        hostname: what the Lease's holder must start with, before the ``_``.
+        webhook_bind: None = no webhook here.
+        webhook_certificate: certificate and key file; None = one is made.
+        webhook_hosts: names that a made certificate is for.
+        webhook_ca_file: where the made certificate's CA is written; None = nowhere.
+    """
+
+    settings: model_settings.Settings
+    extender_bind: listen.Address
+    metrics_bind: listen.Address
+    webhook_bind: listen.Address | None = None
+    webhook_certificate: tuple[Path, Path] | None = None
+    webhook_hosts: tuple[str, ...] = ("localhost", "127.0.0.1")
+    webhook_ca_file: Path | None = None
+    lease: tuple[str, str] | None = None
+    hostname: str = ""
+
+
+class Operator:
+    """One replica: watches, servers, ticker, leadership."""
+
+    def __init__(
+        self, options: Options, kube: client.KubeClient, time: clock.Clock | None = None
+    ) -> None:
+        self.options = options
+        self.client = kube
+        self.clock = time or clock.SystemClock()
+        self.instruments = instruments.Instruments()
+        vendors = vendor_registry.build(options.settings)
+        self.books = flow_books.open_books(options.settings, vendors)
+        self.instruments.registry.register(collector.BooksCollector(self.books))
+        kube.on_answer = self.instruments.count_api_request
+        self.sink = events.EventSink(kube, self.clock, on_failure=_log_lost_event)
+        self.waits = kube_waiting.Waiting(self.books, self.clock)
+        self.performer = perform.Performer(
+            kube,
+            self.sink,
+            decode_pod=lambda raw: intake.decode_pod(self.books, raw),
+            may_write=lambda: self.books.leader,
+            wait=self.waits.change,
+            on_failure=self._effect_failed,
+        )
+        self.intake = intake.Intake(
+            self.books,
+            kube,
+            self.clock,
+            performer=self.performer,
+            waits=self.waits,
+            on_audit=self.instruments.count_audit_differences,
+        )
+        self.binder = binder.Binder(
+            self.books, self.clock, performer=self.performer, waits=self.waits
+        )
+        self.leader = leader.LeaderFollower(
+            kube,
+            self.clock,
+            lease=options.lease,
+            hostname=options.hostname,
+            on_change=self._leadership_changed,
+        )
+        self.ticker = ticker.Ticker(
+            self.intake,
+            options.settings,
+            observe_lag=self.instruments.observe_lag,
+            on_start=self._install_signals,
+        )
+        self.ports: dict[str, int] = {}
+        self._stop = asyncio.Event()
+        self._term_synced = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self, *, on_ready: Callable[[], None] | None = None) -> None:
+        """Run until told to stop by a signal or by ``stop``.
+
+        Raises:
+            SettingsError: a port is taken, a certificate is missing.
+        """
+        self._install_signals()
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(self._servers())
+            self._spawn(self.sink.run())
+            await self._until_reachable()
+            if self._stop.is_set():
+                return
+            self._spawn(self.leader.run())
+            await self.leader.refresh()
+            await self._sync()
+            self._spawn(self._watch())
+            if on_ready is not None and not self._stop.is_set():
+                on_ready()
+            await self._stop.wait()
+            await self._close()
+
+    def stop(self) -> None:
+        """Ask the operator to stop."""
+        self._stop.set()
+
+    def not_ready_because(self) -> str:
+        """Return why ``/readyz`` must say no; empty when it may say yes."""
+        if self._stop.is_set():
+            return "stopping"
+        if not self.books.synced:
+            return f"the first list of nodes and pods from {self.client.server_url} is not complete"
+        if not self.leader.reachable:
+            return f"the API server at {self.client.server_url} does not answer"
+        return ""
+
+    async def may_serve(self) -> str:
+        """Return why filter and bind must not be answered; empty when they may.
+
+        A call that meets a follower reads the Lease once: kube-scheduler may
+        have become leader a moment before we saw it.
+        """
+        if not self.books.leader:
+            await self.leader.refresh()
+        if not self.books.leader:
+            holder = self.leader.holder or "nobody"
+            return f"this replica does not lead ({holder} holds the Lease); ask the leader"
+        if not self._term_synced.is_set():
+            try:
+                await asyncio.wait_for(self._term_synced.wait(), timeout=SYNC_WAIT_S)
+            except TimeoutError:
+                return "the ledger is not complete yet; kube-scheduler tries again"
+        return ""
+
+    @contextlib.asynccontextmanager
+    async def _servers(self) -> AsyncIterator[None]:
+        """Run all listeners."""
+        options = self.options
+        async with contextlib.AsyncExitStack() as stack:
+            app = metrics_server.application(
+                self.instruments.registry, not_ready_because=self.not_ready_because
+            )
+            metrics = await metrics_server.start(app, options.metrics_bind)
+            stack.push_async_callback(metrics.close)
+            desk = extender_routes.Desk(
+                books=self.books,
+                clock=self.clock,
+                intake=self.intake,
+                binder=self.binder,
+                may_serve=self.may_serve,
+                observe=self.instruments.observe_verb,
+                reject=self.instruments.count_rejections,
+            )
+            extender = await extender_server.start(desk, options.extender_bind)
+            stack.push_async_callback(extender.close)
+            self.ports = {"metrics": metrics.address.port, "extender": extender.address.port}
+            if options.webhook_bind is not None:
+                webhook = await self._start_webhook(options.webhook_bind)
+                stack.push_async_callback(webhook.stop)
+                self.ports["webhook"] = webhook.port
+            log.info("listening", **self.ports)
+            yield
+
+    async def _start_webhook(self, address: listen.Address) -> webhook_server.RunningServer:
+        options = self.options
+        state = webhook_routes.WebhookState(
+            settings=options.settings,
+            vendors=self.books.vendors,
+            observe=self.instruments.count_admission,
+        )
+        if options.webhook_certificate is not None:
+            files = webhook_certificates.CertificateFiles(*options.webhook_certificate)
+            return await webhook_server.start(state, address.host, address.port, files)
+        ca, certificate, key = webhook_certificates.self_signed(options.webhook_hosts)
+        if options.webhook_ca_file is not None:
+            await asyncio.to_thread(options.webhook_ca_file.write_bytes, ca)
+        tls = webhook_certificates.context_from_pem(certificate, key)
+        return await webhook_server.start(state, address.host, address.port, tls)
+
+    async def _until_reachable(self) -> None:
+        """Wait for the API server; say once a second why not."""
+        async for fault in self.client.wait_until_reachable(pause_s=RETRY_PAUSE_S):
+            log.warning("API server not reachable, trying again", error=str(fault))
+            if self._stop.is_set():
+                return
+        version = await self.client.get("/version")
+        minor = "".join(filter(str.isdigit, str(version.get("minor", ""))))
+        self.books.label_in_binding = not minor or int(minor) >= LABEL_MERGE_MINOR
+
+    async def _sync(self) -> None:
+        """Take in everything once; try until it works."""
+        while not self._stop.is_set():
+            try:
+                await self.intake.sync()
+            except errors.ApiError as fault:
+                log.warning("sync failed, trying again", error=str(fault))
+                await asyncio.sleep(RETRY_PAUSE_S)
+            else:
+                self._term_synced.set()
+                return
+
+    async def _watch(self) -> None:
+        """Run Kopf; when it gives up (a long outage), begin again with a fresh sync."""
+        while not self._stop.is_set():
+            registry = kopf.OperatorRegistry()
+            watches.register(
+                registry,
+                events=self.intake,
+                ticker=self.ticker,
+                login=self.client.credentials,
+                clock=self.clock,
+            )
+            ready = asyncio.Event()
+            audit = asyncio.create_task(self._audit_when(ready))
+            try:
+                await kopf.operator(
+                    registry=registry,
+                    settings=watches.settings(),
+                    clusterwide=True,
+                    stop_flag=self._stop,
+                    ready_flag=ready,
+                )
+            except Exception as fault:
+                log.warning("the watch ended, beginning again", error=str(fault))
+            finally:
+                audit.cancel()
+            if not self._stop.is_set():
+                await asyncio.sleep(RETRY_PAUSE_S)
+                await self._sync()
+
+    async def _audit_when(self, ready: asyncio.Event) -> None:
+        """Audit once the watch runs: deletions between list and watch show only here."""
+        await ready.wait()
+        await self.intake.audit()
+
+    def _leadership_changed(self, leads: bool) -> None:
+        """Begin or end a term."""
+        self.books.leader = leads
+        self.books.trusted_nodes.clear()
+        log.info("leading" if leads else "following", holder=self.leader.holder)
+        if not leads:
+            self.waits.give_up_all("this replica no longer leads")
+            return
+        if self.books.synced and self.options.lease is not None:
+            self._term_synced.clear()
+            self._spawn(self._begin_term())
+
+    async def _begin_term(self) -> None:
+        await self._sync()
+        self.intake.tick()
+
+    def _effect_failed(self, effect: effects.Effect, fault: effects.EffectFailed) -> None:
+        self.instruments.count_failed_effect(type(effect).__name__)
+        if isinstance(fault, effects.Conflict | effects.Missing | perform.NotLeading):
+            return
+        log.warning("background write failed", effect=type(effect).__name__, error=str(fault))
+
+    def _install_signals(self) -> None:
+        """Stop on SIGTERM and Ctrl-C. Kopf installs its own at its start; ours come after."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.add_signal_handler(number, self.stop)
+
+    async def _close(self) -> None:
+        """Finish what is being written, end the rest."""
+        await self.binder.close()
+        await self.intake.close()
+        running = [task for task in self._tasks if not task.done()]
+        for task in running:
+            if task.get_coro().__qualname__ != "Operator._watch":  # type: ignore[union-attr]  # always a coroutine of ours
+                task.cancel()
+        if running:
+            await asyncio.wait(running, timeout=3.0)
+        for task in running:
+            task.cancel()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A background task that dies takes the operator down: half an operator is worse."""
+        self._tasks.discard(task)
+        if task.cancelled() or task.exception() is None:
+            return
+        log.error("a background task failed, stopping", exc_info=task.exception())
+        self._stop.set()
+
+
+def _log_lost_event(event: effects.PostEvent, fault: errors.ApiError) -> None:
+    log.warning("event not sent", reason=event.reason, error=str(fault))
+
+
+def configure_logging(*, level: str = "INFO", as_json: bool = True) -> None:
+    """Log one JSON object a line (or readable lines) to standard error."""
+    number = logging.getLevelNamesMapping()[level]
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
+    )
+    processors: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        renderer,
+    ]
+    structlog.configure(
+        processors=processors,
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.WriteLoggerFactory(file=_stderr()),
+        cache_logger_on_first_use=True,
+    )
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", force=True)
+    # Kopf tells every handled event; only its warnings concern an operator of a cluster.
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+
+
+def _stderr() -> Any:
+    import sys  # late, so that tests can replace it
+
+    return sys.stderr

@@ -1,0 +1,223 @@
+"""``/filter``, ``/prioritize`` and ``/bind``: decode, run one flow, answer.
+
+Every path answers JSON that kube-scheduler can read, whatever went wrong.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+from aiohttp import web
+
+from vgpu_operator.flows import dry_run
+from vgpu_operator.flows import filter as flow_filter
+from vgpu_operator.flows.books import Books
+from vgpu_operator.kube import binder, clock, intake
+from vgpu_operator.model import errors, reason, records
+from vgpu_operator.wire import extender
+
+log = structlog.get_logger(__name__)
+
+JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """What the routes need.
+
+    Attributes:
+        may_serve: resolves to an empty text when filter and bind may be
+            answered (this process leads and its ledger is complete), else to
+            the sentence that says why not. It may read the Lease once.
+        observe: told the verb, its outcome and how long it took in seconds.
+        reject: told how often each reason kept a node off a pod.
+    """
+
+    books: Books
+    clock: clock.Clock
+    intake: intake.Intake
+    binder: binder.Binder
+    may_serve: Callable[[], Awaitable[str]]
+    observe: Callable[[str, str, float], None]
+    reject: Callable[[Mapping[str, int]], None]
+
+
+DESK = web.AppKey("desk", Desk)
+
+
+async def handle_filter(request: web.Request) -> web.Response:
+    """Answer which nodes can take the pod."""
+    desk, begun = request.app[DESK], time.perf_counter()
+    try:
+        args = extender.decode_filter(await request.read())
+    except errors.DecodeError as fault:
+        return _bad_request(desk, "filter", begun, extender.encode_filter(error=str(fault)))
+    pod = intake.decode_pod(desk.books, args.pod)
+    if args.nodes is not None:
+        result = dry_run.filter_objects(desk.books, pod, args.nodes)
+        fitting = set(result.fitting)
+        nodes = [node for node in args.nodes if node["metadata"]["name"] in fitting]
+        failed, unresolvable = _reasons(result.rejections)
+        desk.observe("filter", "dry run", time.perf_counter() - begun)
+        return _json(extender.encode_filter(nodes=nodes, failed=failed, unresolvable=unresolvable))
+    problem = await desk.may_serve()
+    if problem:
+        desk.observe("filter", "not serving", time.perf_counter() - begun)
+        return _json(extender.encode_filter(error=problem))
+    names = args.node_names or ()
+    result = await _filter(desk, pod, names)
+    for event in result.events:
+        desk.intake.post(event)
+    failed, unresolvable = _reasons(result.rejections)
+    outcome = "refused" if result.refused else "fits"
+    seconds = time.perf_counter() - begun
+    desk.observe("filter", outcome, seconds)
+    if pod.request.wants_devices:
+        counts = _count(result.rejections)
+        desk.reject(counts)
+        log.info(
+            "filter",
+            pod=str(pod.key),
+            asked=len(names),
+            fit=len(result.fitting),
+            reasons=counts,
+            ms=round(seconds * 1000, 2),
+        )
+    return _json(
+        extender.encode_filter(node_names=result.fitting, failed=failed, unresolvable=unresolvable)
+    )
+
+
+async def _filter(
+    desk: Desk, pod: records.PodRecord, names: tuple[str, ...]
+) -> flow_filter.FilterResult:
+    """Filter; let the ledger catch up before a pod that was refused is refused again.
+
+    kube-scheduler often asks again at the very event that frees a card,
+    before our own watch has shown it.
+    """
+    result = flow_filter.filter_nodes(desk.books, pod, names, desk.clock.now())
+    limit_s = desk.books.settings.wake.catch_up_s
+    if result.refused and result.again and limit_s > 0 and await desk.intake.freed(limit_s=limit_s):
+        result = flow_filter.filter_nodes(desk.books, pod, names, desk.clock.now())
+    return result
+
+
+async def handle_prioritize(request: web.Request) -> web.Response:
+    """Answer how well each node would take the pod."""
+    desk, begun = request.app[DESK], time.perf_counter()
+    try:
+        args = extender.decode_filter(await request.read(), what="/prioritize")
+    except errors.DecodeError as fault:
+        return _bad_request(desk, "prioritize", begun, _error(str(fault)))
+    pod = intake.decode_pod(desk.books, args.pod)
+    names = args.node_names
+    if names is None:
+        names = tuple(str(node["metadata"]["name"]) for node in args.nodes or ())
+    scores = flow_filter.score_nodes(desk.books, pod, names)
+    desk.observe("prioritize", "scored", time.perf_counter() - begun)
+    return _json(extender.encode_priorities(names, scores))
+
+
+async def handle_bind(request: web.Request) -> web.Response:
+    """Bind one pod; the answer may wait for the node's lock."""
+    desk, begun = request.app[DESK], time.perf_counter()
+    try:
+        args = extender.decode_bind(await request.read())
+    except errors.DecodeError as fault:
+        return _bad_request(desk, "bind", begun, extender.encode_bind(str(fault)))
+    problem = await desk.may_serve()
+    if problem:
+        desk.observe("bind", "not serving", time.perf_counter() - begun)
+        return _json(extender.encode_bind(problem))
+    try:
+        result = await desk.binder.bind(args)
+    except asyncio.CancelledError:
+        desk.observe("bind", "caller hung up", time.perf_counter() - begun)
+        raise
+    seconds = time.perf_counter() - begun
+    desk.observe("bind", "failed" if result.error else "bound", seconds)
+    log.info(
+        "bind",
+        pod=f"{args.namespace}/{args.name}",
+        node=args.node,
+        error=result.error,
+        ms=round(seconds * 1000, 2),
+    )
+    return _json(extender.encode_bind(result.error))
+
+
+@web.middleware
+async def answer_in_json(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Turn every failure into JSON with one sentence; a fault of ours is logged in full."""
+    try:
+        return await handler(request)
+    except web.HTTPRequestEntityTooLarge:
+        limit = request.app[BODY_LIMIT]
+        return _json(_error(f"the body is larger than {limit} bytes"), status=413)
+    except web.HTTPNotFound:
+        return _json(
+            _error(f"no such path {request.path}; there is /filter, /prioritize, /bind"), 404
+        )
+    except web.HTTPMethodNotAllowed:
+        return _json(_error(f"{request.path} takes POST only"), 405)
+    except (ConnectionResetError, asyncio.CancelledError):
+        raise
+    except Exception:
+        log.exception("request failed", path=request.path)
+        return _json(_error("the operator failed to answer; its log says why"), 500)
+
+
+BODY_LIMIT = web.AppKey("body_limit", int)
+
+
+def application(desk: Desk, *, body_limit: int) -> web.Application:
+    """Return the extender's aiohttp application."""
+    app = web.Application(client_max_size=body_limit, middlewares=[answer_in_json])
+    app[DESK] = desk
+    app[BODY_LIMIT] = body_limit
+    app.add_routes(
+        [
+            web.post("/filter", handle_filter),
+            web.post("/prioritize", handle_prioritize),
+            web.post("/bind", handle_bind),
+        ]
+    )
+    return app
+
+
+def _reasons(
+    rejections: Mapping[str, reason.NodeRejection],
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the texts for nodes that eviction might open, and for those that it cannot."""
+    failed: dict[str, str] = {}
+    unresolvable: dict[str, str] = {}
+    for node, rejection in rejections.items():
+        (failed if rejection.resolvable else unresolvable)[node] = rejection.text
+    return failed, unresolvable
+
+
+def _count(rejections: Mapping[str, reason.NodeRejection]) -> dict[str, int]:
+    """Return how many nodes each reason kept off."""
+    counts: dict[str, int] = {}
+    for rejection in rejections.values():
+        for count in rejection.counts:
+            counts[count.reason.value] = counts.get(count.reason.value, 0) + 1
+    return counts
+
+
+def _error(text: str) -> bytes:
+    return extender.encode_bind(text)
+
+
+def _json(body: bytes, status: int = 200) -> web.Response:
+    return web.Response(body=body, status=status, content_type=JSON)
+
+
+def _bad_request(desk: Desk, verb: str, begun: float, body: bytes) -> web.Response:
+    desk.observe(verb, "bad request", time.perf_counter() - begun)
+    return _json(body, status=400)

@@ -1,0 +1,54 @@
+"""The autoscaler's question: would the pod fit on such a node?
+
+Judged from the given Node objects alone, with no pod on them and whatever the
+handshake says; nothing is kept, claimed or written.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vgpu_operator.flows.books import Books
+from vgpu_operator.flows.filter import FilterResult
+from vgpu_operator.ledger import ledger
+from vgpu_operator.model import errors, records
+from vgpu_operator.scheduling import fit
+from vgpu_operator.vendors import records as vendor_records
+
+
+def filter_objects(
+    books: Books, pod: records.PodRecord, nodes: Sequence[Mapping[str, Any]]
+) -> FilterResult:
+    """Answer which of the given Node objects could take the pod if they were empty."""
+    names = [str(node["metadata"]["name"]) for node in nodes]
+    if not pod.request.wants_devices:
+        return FilterResult(fitting=tuple(names))
+    scratch = ledger.Ledger(
+        vendors=tuple(vendor.spec.keyword for vendor in books.vendors),
+        trust=books.settings.ledger.trust,
+    )
+    for raw in nodes:
+        _register(books, scratch, vendor_records.node_record(raw, books.vendors))
+    view = scratch.snapshot(with_claims=False)
+    placement = fit.place(view, names, pod.request, books.defaults)
+    return FilterResult(fitting=tuple(placement.fitting), rejections=placement.rejections)
+
+
+def _register(books: Books, scratch: ledger.Ledger, node: records.NodeRecord) -> None:
+    """Put one Node's readable cards into the scratch ledger.
+
+    A template that does not list the count resource is judged by its cards:
+    the kubelet of the real node will list it.
+    """
+    for vendor in books.vendors:
+        keyword = vendor.spec.keyword
+        text = node.registers.get(keyword)
+        if text is None:
+            continue
+        try:
+            decoded = vendor.decode_devices(text)
+        except errors.DecodeError:
+            continue
+        scratch.set_devices(node.name, keyword, decoded.devices)
+        count = node.allocatable.get(keyword)
+        scratch.set_allocatable(node.name, keyword, 1 if count is None else count)
+    scratch.set_cordoned(node.name, node.cordoned)

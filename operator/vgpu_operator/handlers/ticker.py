@@ -1,0 +1,81 @@
+"""Our own timers: Kopf's would add finalizers to the objects that they are for."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from vgpu_operator.kube import intake
+from vgpu_operator.model import settings
+
+log = structlog.get_logger(__name__)
+
+QUICK_S = 1.0
+LAG_PROBE_S = 0.1
+
+
+class Ticker:
+    """Runs the handshake tick, the quick tick, the audit and the lag probe."""
+
+    def __init__(
+        self,
+        work: intake.Intake,
+        configuration: settings.Settings,
+        *,
+        observe_lag: Callable[[float], None],
+        on_start: Callable[[], None],
+    ) -> None:
+        self._work = work
+        self._configuration = configuration
+        self._observe_lag = observe_lag
+        self._on_start = on_start
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin to tick."""
+        self._on_start()
+        configured = self._configuration
+        self._tasks = [
+            asyncio.create_task(work)
+            for work in (
+                self._every(configured.handshake.interval_s, self._tick),
+                self._every(QUICK_S, self._quick_tick),
+                self._every(configured.ledger.audit_interval_s, self._work.audit),
+                self._probe_lag(),
+            )
+        ]
+
+    async def stop(self) -> None:
+        """Tick no more."""
+        for task in self._tasks:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    async def _tick(self) -> None:
+        self._work.tick()
+
+    async def _quick_tick(self) -> None:
+        self._work.quick_tick()
+
+    async def _every(
+        self, interval_s: float, work: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Do it every ``interval_s``; one failure is logged and stops nothing."""
+        while True:
+            await asyncio.sleep(interval_s)
+            try:
+                await work()
+            except Exception:
+                log.exception("tick failed")
+
+    async def _probe_lag(self) -> None:
+        """Measure how late the event loop is."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + LAG_PROBE_S
+            await asyncio.sleep(LAG_PROBE_S)
+            self._observe_lag(max(0.0, loop.time() - due))

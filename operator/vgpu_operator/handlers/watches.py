@@ -1,0 +1,112 @@
+"""The Kopf handlers.
+
+Only ``kopf.on.event`` on Nodes and Pods: change handlers would write Kopf's
+own annotations on the objects, timers, daemons and deletion handlers would add
+finalizers, and a GPU operator must never be the reason that a node or a pod
+cannot be deleted.
+"""
+
+import datetime
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import kopf
+import structlog
+
+from vgpu_operator.kube import client as kube_client
+from vgpu_operator.kube import clock as kube_clock
+
+log = structlog.get_logger(__name__)
+
+LOGIN_LIFETIME = datetime.timedelta(minutes=10)
+"""Service account tokens change on the disk; Kopf asks again after so long."""
+
+
+class Ticker(Protocol):
+    """Our own timers, which Kopf starts and stops with the operator."""
+
+    def start(self) -> None:
+        """Begin to tick."""
+
+    async def stop(self) -> None:
+        """Tick no more."""
+
+
+class Events(Protocol):
+    """Where watch events go."""
+
+    def node_event(self, kind: str | None, raw: dict[str, Any]) -> None:
+        """Take in an event of a Node."""
+
+    def pod_event(self, kind: str | None, raw: dict[str, Any]) -> None:
+        """Take in an event of a Pod."""
+
+
+def register(
+    registry: kopf.OperatorRegistry,
+    *,
+    events: Events,
+    ticker: Ticker,
+    login: Callable[[], Awaitable[kube_client.Credentials]],
+    clock: kube_clock.Clock,
+) -> None:
+    """Register the handlers with an explicit registry."""
+
+    @kopf.on.login(registry=registry)
+    async def on_login(**_: Any) -> kopf.ConnectionInfo:
+        found = await login()
+        return kopf.ConnectionInfo(
+            server=found.server,
+            ca_path=found.ca_path,
+            insecure=found.insecure,
+            certificate_path=found.certificate_path,
+            private_key_path=found.key_path,
+            token=found.token,
+            scheme="Bearer" if found.token else None,
+            expiration=clock.now() + LOGIN_LIFETIME if found.token else None,
+        )
+
+    @kopf.on.startup(registry=registry)
+    async def on_startup(**_: Any) -> None:
+        ticker.start()
+
+    @kopf.on.cleanup(registry=registry)
+    async def on_cleanup(**_: Any) -> None:
+        await ticker.stop()
+
+    @kopf.on.event("", "v1", "nodes", registry=registry)
+    async def on_node_event(event: kopf.RawEvent, **_: Any) -> None:
+        _take_in(events.node_event, event)
+
+    @kopf.on.event("", "v1", "pods", registry=registry)
+    async def on_pod_event(event: kopf.RawEvent, **_: Any) -> None:
+        _take_in(events.pod_event, event)
+
+
+def _take_in(sink: Any, event: kopf.RawEvent) -> None:
+    """Hand one event on; one that breaks us is logged and costs no other."""
+    try:
+        sink(event["type"], event["object"])
+    except Exception:
+        metadata = event["object"].get("metadata", {})
+        log.exception(
+            "event lost",
+            kind=event["object"].get("kind"),
+            namespace=metadata.get("namespace"),
+            name=metadata.get("name"),
+        )
+
+
+def settings() -> kopf.OperatorSettings:
+    """Return Kopf's settings: no discovery of CRDs, no events, no peering, no own marks."""
+    configured = kopf.OperatorSettings()
+    configured.scanning.disabled = True
+    configured.posting.enabled = False
+    configured.peering.standalone = True
+    configured.watching.reconnect_backoff = 0.1
+    configured.watching.connect_timeout = 5.0
+    configured.networking.connect_timeout = 5.0
+    configured.networking.error_backoffs = (0.1, 0.5, 1, 2)
+    configured.queueing.idle_timeout = 1.0
+    configured.queueing.exit_timeout = 1.0
+    return configured

@@ -1,0 +1,94 @@
+"""Listening sockets: addresses as people write them, one sentence when one is taken."""
+
+import ipaddress
+import ssl
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from vgpu_operator.model import errors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where a server listens; port 0 means a free one."""
+
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine (in a cluster: this pod) can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def parse_address(text: str, *, option: str) -> Address:
+    """Read ``host:port``, ``[v6]:port`` or ``:port`` (all interfaces).
+
+    >>> parse_address("127.0.0.1:8080", option="--x")
+    Address(host='127.0.0.1', port=8080)
+    >>> parse_address(":9395", option="--x").host
+    '0.0.0.0'
+
+    Raises:
+        SettingsError: it is no such text.
+    """
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") or "0.0.0.0"  # noqa: S104  # asked for
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise errors.SettingsError(f"{option} {text!r} is no address; write host:port")
+    return Address(host=host, port=int(port))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """A server that listens."""
+
+    runner: web.AppRunner
+    address: Address
+
+    async def close(self) -> None:
+        """Stop listening; requests under way get a moment to end."""
+        await self.runner.cleanup()
+
+
+async def listen(
+    app: web.Application,
+    address: Address,
+    *,
+    what: str,
+    tls: ssl.SSLContext | None = None,
+    shutdown_s: float = 3.0,
+) -> Listener:
+    """Start a server.
+
+    A handler is cancelled when its client hangs up, so that nobody works or
+    waits for an answer that nobody reads.
+
+    Raises:
+        SettingsError: the port is taken or may not be used; one sentence.
+    """
+    runner = web.AppRunner(
+        app, access_log=None, handler_cancellation=True, shutdown_timeout=shutdown_s
+    )
+    await runner.setup()
+    site = web.TCPSite(runner, address.host, address.port, ssl_context=tls)
+    try:
+        await site.start()
+    except OSError as fault:
+        await runner.cleanup()
+        raise errors.SettingsError(
+            f"{what} cannot listen on {address}: {fault.strerror or fault};"
+            " choose another address or stop what uses it"
+        ) from fault
+    host, port = runner.addresses[0][:2]
+    return Listener(runner=runner, address=Address(host=host, port=port))
