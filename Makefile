@@ -1,0 +1,67 @@
+# Two commands on a fresh machine: `make demo` and `make test`.
+# Everything they need is installed into .venv; nothing else is touched.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## Say what there is to make
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+.PHONY: setup
+setup: $(STAMP) ## Make .venv with the vgpu command and all tools
+
+$(STAMP): requirements/dev.txt pyproject.toml tools/setup
+	@PYTHON="$(PYTHON)" tools/setup $(VENV)
+	@touch $@
+
+.PHONY: demo
+demo: $(STAMP) ## Show the whole protocol on a local cluster, no GPU needed
+	@$(BIN)/vgpu demo
+
+.PHONY: test
+test: verify ## Linters, types, import contracts, then all tests
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+.PHONY: verify
+verify: $(STAMP) ## Everything that needs no running
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/generate_docs.py --check
+
+.PHONY: docs
+docs: $(STAMP) ## Write the generated parts of docs/ again
+	$(BIN)/python tools/generate_docs.py
+
+.PHONY: format
+format: $(STAMP) ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: lock
+lock: $(STAMP) ## Resolve the dependencies again
+	tools/lock
+
+.PHONY: audit
+audit: $(STAMP) ## Look the locked dependencies up in the advisory database (needs network)
+	$(BIN)/pip-audit --require-hashes --disable-pip -r requirements/runtime.txt
+
+.PHONY: bench
+bench: $(STAMP) ## Measure filter and score: columns against plain loops
+	$(BIN)/python bench/filter_bench.py
+
+.PHONY: wheel
+wheel: $(STAMP) ## Build the wheel into dist/
+	$(BIN)/python -m hatchling build -t wheel
+
+.PHONY: clean
+clean: ## Remove .venv and everything that was built here
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,149 @@
+"""``vgpu run``: the operator, in its pod or against any kubeconfig."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from vgpu_operator.model import errors
+
+LARGEST_CONFIG_BYTES = 2**20
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(run)
+
+
+def run(
+    kubeconfig: Annotated[
+        str | None,
+        typer.Option(help="Kubeconfig file; without it the pod's service account, then kubectl's."),
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
+    config: Annotated[Path | None, typer.Option(help="Settings file (YAML).")] = None,
+    extender_bind: Annotated[
+        str, typer.Option(help="Where kube-scheduler calls; loopback only.")
+    ] = "127.0.0.1:8080",
+    webhook_bind: Annotated[
+        str | None, typer.Option(help="Where the API server calls, over TLS; absent = no webhook.")
+    ] = None,
+    webhook_cert: Annotated[Path | None, typer.Option(help="Certificate of the webhook.")] = None,
+    webhook_key: Annotated[Path | None, typer.Option(help="Its private key.")] = None,
+    webhook_host: Annotated[
+        list[str] | None,
+        typer.Option(help="Name for a certificate that is made when none is given; repeatable."),
+    ] = None,
+    webhook_ca_file: Annotated[
+        Path | None, typer.Option(help="Where to write the CA of a made certificate.")
+    ] = None,
+    metrics_bind: Annotated[str, typer.Option(help="Metrics and health.")] = "127.0.0.1:9395",
+    leader_lease: Annotated[
+        str,
+        typer.Option(help="Lease of our kube-scheduler as NAMESPACE/NAME, or none = always lead."),
+    ] = "none",
+    leader_hostname: Annotated[
+        str | None, typer.Option(help="Hostname in the Lease's holder; default: this host's.")
+    ] = None,
+    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = "INFO",
+    log_format: Annotated[str, typer.Option(help="json or text.")] = "json",
+) -> None:
+    """Run the operator until SIGTERM or Ctrl-C."""
+    from vgpu_operator import app  # late: other commands need none of it
+    from vgpu_operator.kube import listen
+
+    level = log_level.upper()
+    if level not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+        raise errors.SettingsError(
+            f"--log-level {log_level!r} is unknown; write DEBUG, INFO, WARNING or ERROR"
+        )
+    if (webhook_cert is None) != (webhook_key is None):
+        raise errors.SettingsError("--webhook-cert and --webhook-key go together; give both")
+    options = app.Options(
+        settings=load_settings(config),
+        extender_bind=listen.parse_address(extender_bind, option="--extender-bind"),
+        metrics_bind=listen.parse_address(metrics_bind, option="--metrics-bind"),
+        webhook_bind=(
+            listen.parse_address(webhook_bind, option="--webhook-bind") if webhook_bind else None
+        ),
+        webhook_certificate=(
+            (webhook_cert, webhook_key)
+            if webhook_cert is not None and webhook_key is not None
+            else None
+        ),
+        webhook_hosts=tuple(webhook_host or ("localhost", "127.0.0.1")),
+        webhook_ca_file=webhook_ca_file,
+        lease=parse_lease(leader_lease),
+        hostname=leader_hostname or os.uname().nodename,
+    )
+    app.configure_logging(level=level, as_json=log_format == "json")
+    _run_in_loop(_serve(options, kubeconfig=kubeconfig, context=context))
+
+
+def _run_in_loop(work: Any) -> None:
+    """Run in a uvloop event loop."""
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(work)
+
+
+async def _serve(options: Any, *, kubeconfig: str | None, context: str | None) -> None:
+    from vgpu_operator import app
+    from vgpu_operator.kube import client
+
+    async with await client.KubeClient.connect(kubeconfig=kubeconfig, context=context) as kube:
+        await app.Operator(options, kube).run()
+
+
+def load_settings(path: Path | None) -> Any:
+    """Read the settings file.
+
+    Raises:
+        SettingsError: it cannot be read, is no YAML mapping, or a field is
+            wrong; one sentence with the file and the path inside it.
+    """
+    import yaml
+
+    from vgpu_operator.model import settings
+
+    if path is None:
+        return settings.Settings()
+    try:
+        if path.stat().st_size > LARGEST_CONFIG_BYTES:
+            raise errors.SettingsError(f"{path} is larger than {LARGEST_CONFIG_BYTES} bytes")
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as fault:
+        raise errors.SettingsError(f"{path} cannot be read: {fault.strerror or fault}") from fault
+    except (yaml.YAMLError, UnicodeDecodeError) as fault:
+        raise errors.SettingsError(f"{path} is no YAML: {' '.join(str(fault).split())}") from fault
+    if values is None:
+        values = {}
+    if not isinstance(values, Mapping):
+        raise errors.SettingsError(f"{path} must hold a mapping, not a {type(values).__name__}")
+    try:
+        return settings.build(values)
+    except errors.SettingsError as fault:
+        raise errors.SettingsError(f"{path}: {fault}") from fault
+
+
+def parse_lease(text: str) -> tuple[str, str] | None:
+    """Read ``none`` or ``NAMESPACE/NAME``.
+
+    >>> parse_lease("kube-system/hami-scheduler")
+    ('kube-system', 'hami-scheduler')
+
+    Raises:
+        SettingsError: it is neither.
+    """
+    if text == "none":
+        return None
+    namespace, slash, name = text.partition("/")
+    if not slash or not namespace or not name or "/" in name:
+        raise errors.SettingsError(
+            f"--leader-lease {text!r} is neither none nor NAMESPACE/NAME of a Lease"
+        )
+    return namespace, name
