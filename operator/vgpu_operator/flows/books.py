@@ -7,9 +7,11 @@ import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from vgpu_operator.flows import lock_sights, turns
-from vgpu_operator.ledger import ledger
-from vgpu_operator.model import reason, records, request, settings
+from vgpu_operator.flows.lock_sights import LockSights
+from vgpu_operator.flows.turns import Turns
+from vgpu_operator.ledger.ledger import Ledger
+from vgpu_operator.model import reason, records, request
+from vgpu_operator.model.settings import Settings
 from vgpu_operator.scheduling import fit
 from vgpu_operator.vendors import base
 
@@ -76,14 +78,14 @@ class Books:
         label_in_binding: the API server merges a Binding's labels into the pod.
     """
 
-    settings: settings.Settings
+    settings: Settings
     vendors: Sequence[base.Vendor]
-    ledger: ledger.Ledger
+    ledger: Ledger
     nodes: dict[str, records.NodeRecord] = field(default_factory=dict)
     registrations: dict[tuple[str, str], Registration] = field(default_factory=dict)
-    locks: lock_sights.LockSights = field(default_factory=lock_sights.LockSights)
+    locks: LockSights = field(default_factory=LockSights)
     trusted_nodes: set[str] = field(default_factory=set)
-    turns: turns.Turns = field(default_factory=turns.Turns)
+    turns: Turns = field(default_factory=Turns)
     refused: dict[str, Refusal] = field(default_factory=dict)
     woken_generation: int = 0
     binding: set[str] = field(default_factory=set)
@@ -119,12 +121,12 @@ class Books:
         return tuple(sorted(keys))
 
 
-def open_books(configuration: settings.Settings, vendors: Sequence[base.Vendor]) -> Books:
+def open_books(configuration: Settings, vendors: Sequence[base.Vendor]) -> Books:
     """Return empty books."""
     return Books(
         settings=configuration,
         vendors=vendors,
-        ledger=ledger.Ledger(
+        ledger=Ledger(
             vendors=tuple(vendor.spec.keyword for vendor in vendors),
             trust=configuration.ledger.trust,
         ),

@@ -53,7 +53,7 @@ class CardCount:
     candidates: int
 
     def __str__(self) -> str:
-        if self.reason is Reason.TOO_FEW_CARDS:
+        if self.reason in (Reason.TOO_FEW_CARDS, Reason.NODE_UNREGISTERED):
             return self.reason.value
         return f"{self.cards}/{self.candidates} {self.reason.value}"
 

@@ -45,18 +45,29 @@ class NvidiaSettings(_Section):
     """NVIDIA's names and defaults, as in HAMi's device configuration (``nvidia``)."""
 
     resource_count_name: str = "nvidia.com/gpu"
+    """Resource that counts cards."""
     resource_memory_name: str = "nvidia.com/gpumem"
+    """Resource for memory on each card; empty switches it off."""
     resource_memory_percentage_name: str = "nvidia.com/gpumem-percentage"
+    """Resource for memory in percent of each card; empty switches it off."""
     resource_core_name: str = "nvidia.com/gpucores"
+    """Resource for cores in percent of one card; empty switches it off."""
     resource_priority_name: str = "nvidia.com/priority"
+    """Resource that becomes ``CUDA_TASK_PRIORITY``; empty switches it off."""
     default_memory: int = pydantic.Field(default=0, ge=0, le=2**31 - 1)
     """MiB for a container that names no memory; 0 means the whole card."""
     default_cores: int = pydantic.Field(default=0, ge=0, le=100)
+    """Percent of one card for a container that names no cores."""
     default_gpu_num: int = pydantic.Field(default=1, ge=0, le=2**31 - 1, alias="defaultGPUNum")
+    """Cards for a container that names memory or cores but no count; 0 leaves it without."""
     memory_factor: int = pydantic.Field(default=1, ge=1, le=2**20)
+    """How many MiB one unit of the memory resource is."""
     overwrite_env: bool = False
+    """Hide all cards (``NVIDIA_VISIBLE_DEVICES=none``) from containers that ask for none."""
     gpu_core_policy: str = "default"
+    """``GPU_CORE_UTILIZATION_POLICY`` for pods with cards; ``default`` sets nothing."""
     runtime_class_name: str = ""
+    """RuntimeClass for pods with cards that name none; empty sets none."""
 
 
 class VendorSettings(_Section):
@@ -69,13 +80,16 @@ class HandshakeSettings(_Section):
     """Times of the handshake with the device plugins."""
 
     interval_s: float = pydantic.Field(default=15.0, gt=0)
+    """How often every node's handshake is looked at, besides its own events."""
     expiry_s: float = pydantic.Field(default=60.0, gt=0)
+    """How old a stamp is when it counts as unanswered."""
 
 
 class LockSettings(_Section):
     """Times of the node lock."""
 
     expiry_s: float = pydantic.Field(default=300.0, gt=0)
+    """How old a lock is when it may pass on, if its owner can no longer be served."""
     release_after_s: float = pydantic.Field(default=3.0, ge=0)
     """How long a plugin may take to remove the lock of a pod it has served
     before the leader removes it."""
@@ -87,13 +101,17 @@ class BindSettings(_Section):
     time_limit_s: float = pydantic.Field(default=600.0, gt=2)
     """kube-scheduler's ``httpTimeout`` for the extender; waiting ends 2 s earlier."""
     stuck_after_s: float = pydantic.Field(default=60.0, gt=0)
+    """How long a pod may be ``allocating`` before an event says so."""
     stuck_pod: StuckPod = StuckPod.REPORT
+    """What happens to a bound pod that no kubelet has seen when its lock expires:
+    ``report`` sends an event on the node, ``delete`` deletes the pod too."""
 
 
 class ClaimSettings(_Section):
     """How long a filter's expectation holds cards for other filters."""
 
     lifetime_s: float = pydantic.Field(default=1.0, ge=0)
+    """For ordinary pods; 0 makes no claims."""
     slow_lifetime_s: float = pydantic.Field(default=30.0, ge=0)
     """For pods with volumes or in a group."""
 
@@ -102,20 +120,26 @@ class LedgerSettings(_Section):
     """What the ledger believes."""
 
     trust: Trust = Trust.REQUESTS
+    """``requests`` charges a pod at most what its own containers ask for,
+    ``annotations`` whatever its annotations say, as HAMi does."""
     audit_interval_s: float = pydantic.Field(default=60.0, gt=0)
+    """How often the ledger is compared with a fresh list of pods."""
 
 
 class ScoringSettings(_Section):
     """Node scores."""
 
     max_score: int = pydantic.Field(default=100, ge=1, le=1_000_000)
+    """Score of the node that is preferred most; the others lie between 0 and it."""
 
 
 class PolicySettings(_Section):
     """Defaults of the policies that a pod may set by annotation."""
 
     node_scheduler_policy: policy.NodePolicy = policy.NodePolicy.BINPACK
+    """Which nodes are filled first: ``binpack`` the fullest, ``spread`` the emptiest."""
     gpu_scheduler_policy: policy.CardPolicy = policy.CardPolicy.SPREAD
+    """The same for the cards of a node; also ``numa``, ``topology-aware``, ``mutex``."""
 
 
 class EventSettings(_Section):
@@ -138,7 +162,10 @@ class Settings(_Section):
     """Everything that can be set."""
 
     scheduler_name: str = pydantic.Field(default="hami-scheduler", min_length=1, max_length=253)
+    """Scheduler that pods with devices are given to: the profile's name."""
     force_overwrite_default_scheduler: bool = True
+    """Take over pods that name ``default-scheduler``, which is what the API server
+    writes where a pod names none."""
     default_scheduler_policy: PolicySettings = PolicySettings()
     vendors: VendorSettings = VendorSettings()
     resource_aliases: Mapping[str, tuple[str, ...]] = {}

@@ -29,8 +29,13 @@ DEVICE_CORDON: Final = "hami.io/device-cordon"
 """Node annotation: comma-separated card ids that take no new pod."""
 
 NODE_POLICY: Final = "hami.io/node-scheduler-policy"
+"""Pod annotation: ``binpack`` or ``spread``, which nodes are preferred."""
+
 CARD_POLICY: Final = "hami.io/gpu-scheduler-policy"
+"""Pod annotation: which cards are preferred; comma-separated words form a chain."""
+
 SCORING_WEIGHTS: Final = "hami.io/device-scoring-weights"
+"""Pod annotation: ``slot=1,core=1,memory=1``, what counts in a card's score."""
 
 WEBHOOK_LABEL: Final = "hami.io/webhook"
 """Pod or namespace label: ``ignore`` keeps the webhook's hands off."""
@@ -42,3 +47,7 @@ POD_GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 WAKE: Final = "vgpu-operator.io/wake"
 """Node annotation of ours: rewritten when cards became free while pods wait,
 because kube-scheduler tries refused pods again on any change of a Node."""
+
+FENCE: Final = "vgpu-operator.io/fenced"
+"""Pod annotation of ours: written before the lock of a living, unbound pod is
+taken over, so that an older Binding for it fails by its resourceVersion."""

@@ -1,0 +1,260 @@
+"""Raw Kubernetes JSON of the node side: what is read from it, what is written.
+
+Pure functions; nothing here talks to anybody.
+"""
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from vgpu_operator.agent import spec
+from vgpu_operator.flows import effects_agent
+from vgpu_operator.model import errors, records
+from vgpu_operator.vendors import base
+from vgpu_operator.wire import clock_text, keys, pod_devices, quantity, shape
+
+Json: TypeAlias = dict[str, Any]
+
+NOT_READY_TAINT = "node.kubernetes.io/not-ready"
+"""Put on every new Node by admission; the node lifecycle controller, which does
+not run where nodes are objects only, would remove it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerCall:
+    """One Allocate call that the kubelet owes a container."""
+
+    container: str
+    vendor: base.VendorSpec
+    device_count: int
+
+
+def annotations(raw: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return an object's annotations."""
+    return shape.mapping(shape.mapping(raw.get("metadata")).get("annotations"))
+
+
+def uid(raw: Mapping[str, Any]) -> str:
+    """Return an object's UID."""
+    return shape.text(shape.mapping(raw.get("metadata")).get("uid"))
+
+
+def full_name(pod: Mapping[str, Any]) -> str:
+    """Return ``namespace/name``."""
+    metadata = shape.mapping(pod.get("metadata"))
+    return f"{shape.text(metadata.get('namespace'))}/{shape.text(metadata.get('name'))}"
+
+
+def node_of(pod: Mapping[str, Any]) -> str:
+    """Return the node that a Pod is bound to; empty while unbound."""
+    return shape.text(shape.mapping(pod.get("spec")).get("nodeName"))
+
+
+def is_newer(raw: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool:
+    """Whether ``raw`` is a later version of the same object than ``known``, or another object.
+
+    Versions are decimal numbers that grow (guaranteed since Kubernetes 1.35,
+    true before).
+    """
+    if known is None or uid(raw) != uid(known):
+        return True
+    return int(raw["metadata"]["resourceVersion"]) > int(known["metadata"]["resourceVersion"])
+
+
+def is_deleting(pod: Mapping[str, Any]) -> bool:
+    """Whether the Pod waits for its kubelet to let it go."""
+    return "deletionTimestamp" in shape.mapping(pod.get("metadata"))
+
+
+def is_new(pod: Mapping[str, Any]) -> bool:
+    """Whether no kubelet has taken the Pod in yet."""
+    status = shape.mapping(pod.get("status"))
+    return status.get("phase", "Pending") == "Pending" and not status.get("startTime")
+
+
+def node_seen(raw: Mapping[str, Any]) -> effects_agent.NodeSeen:
+    """Return what a plugin looks at in a Node."""
+    metadata = shape.mapping(raw.get("metadata"))
+    return effects_agent.NodeSeen(
+        name=shape.text(metadata.get("name")),
+        resource_version=shape.text(metadata.get("resourceVersion")),
+        annotations=annotations(raw),
+    )
+
+
+def pod_seen(raw: Mapping[str, Any]) -> effects_agent.PodSeen:
+    """Return what a plugin looks at in a Pod."""
+    metadata = shape.mapping(raw.get("metadata"))
+    return effects_agent.PodSeen(
+        namespace=shape.text(metadata.get("namespace")),
+        name=shape.text(metadata.get("name")),
+        phase=shape.text(shape.mapping(raw.get("status")).get("phase")) or "Pending",
+        annotations=annotations(raw),
+    )
+
+
+def owed_calls(
+    pod: Mapping[str, Any], vendors: Mapping[str, base.VendorSpec]
+) -> tuple[ContainerCall, ...]:
+    """Return the Allocate calls that the kubelet still owes a Pod, in its order.
+
+    A real kubelet keeps a table of the calls that returned. What the
+    to-allocate annotation lacks of the allocated one says the same, so a restarted agent goes on
+    where the last one stopped. A Pod whose entries are all taken while its
+    phase is still ``allocating`` (its agent died in between) gets its last
+    call again, as from a kubelet that never saw it return.
+    """
+    calls = tuple(_all_calls(pod, vendors))
+    owed: set[int] = set()
+    for vendor in vendors.values():
+        of_vendor = [place for place, call in enumerate(calls) if call.vendor is vendor]
+        if of_vendor:
+            owed.update(_unserved(annotations(pod), vendor, of_vendor))
+    return tuple(calls[place] for place in sorted(owed))
+
+
+def _unserved(
+    notes: Mapping[str, str], vendor: base.VendorSpec, places: list[int]
+) -> Sequence[int]:
+    """Return those of one vendor's calls, by place, that were not served yet."""
+    left = notes.get(vendor.to_allocate_key or "")
+    if left is None:
+        return places
+    finished = notes.get(keys.BIND_PHASE) == records.BindPhase.SUCCESS
+    promised = notes.get(vendor.allocated_key or "")
+    if promised is None:
+        return () if finished and pod_devices.is_served(left) else places
+    served = max(0, _entries(promised) - _entries(left))
+    if served < len(places):
+        return places[served:]
+    return () if finished else places[-1:]
+
+
+def _entries(text: str) -> int:
+    """Return how many containers of a devices text have something in them, readable or not."""
+    return sum(1 for segment in text.split(";") if not pod_devices.is_served(segment))
+
+
+def _all_calls(
+    pod: Mapping[str, Any], vendors: Mapping[str, base.VendorSpec]
+) -> Iterator[ContainerCall]:
+    """Yield a call per container and vendor that it asks for, init containers first."""
+    for _, _, container in shape.containers(pod):
+        limits = shape.mapping(shape.mapping(container.get("resources")).get("limits"))
+        for vendor in vendors.values():
+            try:
+                amount = quantity.decode_integer(limits.get(vendor.count_resource, 0))
+            except errors.DecodeError:
+                continue
+            if amount > 0:
+                yield ContainerCall(
+                    container=shape.text(container.get("name")), vendor=vendor, device_count=amount
+                )
+
+
+def new_node(
+    name: str,
+    entry: spec.Node,
+    *,
+    notes: Mapping[str, str],
+    counts: Mapping[str, tuple[int, int]],
+    now: datetime.datetime,
+) -> Json:
+    """Return a Node to create.
+
+    Args:
+        notes: its annotations.
+        counts: capacity and allocatable by resource name.
+    """
+    host = {"cpu": entry.cpu, "memory": entry.host_memory, "pods": str(entry.pods)}
+    time = clock_text.encode_rfc3339(now)
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "kubernetes.io/arch": "amd64",
+                **entry.labels,
+            },
+            "annotations": dict(notes),
+        },
+        "status": {
+            "capacity": host | {r: str(total) for r, (total, _) in counts.items()},
+            "allocatable": host | {r: str(free) for r, (_, free) in counts.items()},
+            "conditions": [
+                {
+                    "type": "Ready",
+                    "status": "True",
+                    "reason": "SimulatedNode",
+                    "message": "an object only, played by vgpu agent",
+                    "lastHeartbeatTime": time,
+                    "lastTransitionTime": time,
+                }
+            ],
+        },
+    }
+
+
+def counts_patch(counts: Mapping[str, tuple[int, int]]) -> Json:
+    """Return the merge patch that sets capacity and allocatable of the cards' resources."""
+    return {
+        "status": {
+            "capacity": {r: str(total) for r, (total, _) in counts.items()},
+            "allocatable": {r: str(free) for r, (_, free) in counts.items()},
+        }
+    }
+
+
+def running_patch(pod: Mapping[str, Any], now: datetime.datetime) -> Json:
+    """Return the status patch of a Pod whose containers all run, init containers done."""
+    time = clock_text.encode_rfc3339(now)
+    ours = [
+        {"type": kind, "status": "True", "lastTransitionTime": time}
+        for kind in ("Initialized", "Ready", "ContainersReady")
+    ]
+    kept = [
+        condition
+        for condition in shape.mappings(shape.mapping(pod.get("status")).get("conditions"))
+        if condition.get("type") not in {condition["type"] for condition in ours}
+    ]
+    status: Json = {
+        "phase": "Running",
+        "startTime": time,
+        "conditions": [*kept, *ours],
+        "containerStatuses": [],
+    }
+    for field, _, container in shape.containers(pod):
+        runs = field == "containers" or container.get("restartPolicy") == "Always"
+        list_name = "containerStatuses" if field == "containers" else "initContainerStatuses"
+        status.setdefault(list_name, []).append(_container_status(container, runs=runs, time=time))
+    return {"metadata": {"uid": uid(pod)}, "status": status}
+
+
+def _container_status(container: Mapping[str, Any], *, runs: bool, time: str) -> Json:
+    ended = {"exitCode": 0, "reason": "Completed", "startedAt": time, "finishedAt": time}
+    return {
+        "name": container["name"],
+        "image": shape.text(container.get("image")),
+        "imageID": "",
+        "ready": True,
+        "started": runs,
+        "restartCount": 0,
+        "state": {"running": {"startedAt": time}} if runs else {"terminated": ended},
+    }
+
+
+def rejected_patch(pod: Mapping[str, Any], now: datetime.datetime, *, why: str) -> Json:
+    """Return the status patch of a Pod that the kubelet does not admit."""
+    return {
+        "metadata": {"uid": uid(pod)},
+        "status": {
+            "phase": "Failed",
+            "reason": "UnexpectedAdmissionError",
+            "message": f"Pod was rejected: Allocate failed due to {why}, which is unexpected",
+            "startTime": clock_text.encode_rfc3339(now),
+        },
+    }

@@ -1,0 +1,101 @@
+"""What the annotations of a cluster say right now, read with nothing but get and list."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vgpu_operator.kube import client as kube_client
+from vgpu_operator.kube import errors, paths
+from vgpu_operator.ledger import ledger
+from vgpu_operator.model import errors as model_errors
+from vgpu_operator.model import records, settings
+from vgpu_operator.vendors import base, registry
+from vgpu_operator.vendors import records as vendor_records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """A cluster at one moment.
+
+    Attributes:
+        ledger: filled from what was listed.
+        vendors: by keyword.
+        nodes: by name.
+        messages: kube-scheduler's own words, by UID of the pods that wait.
+        faults: register texts that cannot be read, as (node, what is wrong).
+    """
+
+    ledger: ledger.Ledger
+    vendors: Mapping[str, base.Vendor]
+    nodes: Mapping[str, records.NodeRecord]
+    messages: Mapping[str, str]
+    faults: tuple[tuple[str, model_errors.DecodeError], ...] = ()
+
+
+async def read_view(
+    client: kube_client.KubeClient,
+    *,
+    namespace: str | None = None,
+    pod_labels: str | None = None,
+    nodes_needed: bool = True,
+) -> ClusterView:
+    """List nodes and pods and put them together.
+
+    Args:
+        namespace: only that namespace's pods; None lists all.
+        nodes_needed: False goes on without nodes where listing them is denied.
+    """
+    configured = settings.Settings()
+    vendors = {vendor.spec.keyword: vendor for vendor in registry.build(configured)}
+    book = ledger.Ledger(vendors=tuple(vendors), trust=configured.ledger.trust)
+    raw_nodes: list[kube_client.Json] = []
+    try:
+        raw_nodes, _ = await client.list(paths.NODES)
+    except errors.Denied:
+        if nodes_needed:
+            raise
+    where = paths.PODS if namespace is None else paths.namespaced(namespace, "pods")
+    raw_pods, _ = await client.list(
+        where, params={"labelSelector": pod_labels} if pod_labels else None
+    )
+    nodes: dict[str, records.NodeRecord] = {}
+    faults: list[tuple[str, model_errors.DecodeError]] = []
+    for raw in raw_nodes:
+        node = vendor_records.node_record(raw, tuple(vendors.values()))
+        nodes[node.name] = node
+        faults.extend((node.name, fault) for fault in _take_node(book, node, vendors))
+    messages: dict[str, str] = {}
+    for raw in raw_pods:
+        pod = vendor_records.pod_record(
+            raw, tuple(vendors.values()), aliases=configured.resource_aliases
+        )
+        book.observe(pod)
+        if not pod.node:
+            messages[pod.key.uid] = _scheduler_message(raw)
+    return ClusterView(
+        ledger=book, vendors=vendors, nodes=nodes, messages=messages, faults=tuple(faults)
+    )
+
+
+def _take_node(
+    book: ledger.Ledger, node: records.NodeRecord, vendors: Mapping[str, base.Vendor]
+) -> list[model_errors.DecodeError]:
+    """Put a node's readable cards into the ledger; return what cannot be read."""
+    faults: list[model_errors.DecodeError] = []
+    book.set_cordoned(node.name, node.cordoned)
+    for keyword, text in node.registers.items():
+        try:
+            read = vendors[keyword].decode_devices(text)
+        except model_errors.DecodeError as fault:
+            faults.append(fault)
+            continue
+        faults.extend(read.faults)
+        book.set_devices(node.name, keyword, read.devices)
+    return faults
+
+
+def _scheduler_message(raw: kube_client.Json) -> str:
+    """Return why kube-scheduler has not placed the pod; empty when it has not said."""
+    for condition in raw.get("status", {}).get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return str(condition.get("message", ""))
+    return ""

@@ -1,0 +1,419 @@
+"""Who holds what: the only state that placement is decided on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from vgpu_operator.ledger import charges, claims, freed, nodes, snapshot
+from vgpu_operator.model import allocation, device, errors, records, request, settings
+
+_Record: TypeAlias = records.PodRecord
+
+_TOMBSTONES: Final = 65_536
+"""UIDs of gone pods that are remembered, oldest dropped first: far more than
+events of one pod can be late."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """One container's share of one card, as it is charged."""
+
+    pod: request.PodKey
+    vendor: str
+    container: int
+    share: allocation.DeviceShare
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardUsage:
+    """One card and what pods hold of it, claims not counted."""
+
+    device: device.Device
+    used_slots: int
+    used_memory_mib: int
+    used_cores_percent: int
+
+
+@dataclass(slots=True, kw_only=True)
+class _Pod:
+    key: request.PodKey
+    record: _Record | None = None
+    assumption: charges.Holding | None = None
+    holding: charges.Holding | None = None
+
+
+class Ledger:
+    """Capacity = what nodes registered - what pods hold.
+
+    ::
+
+                    assume                observe: bound, promised here
+         absent ------------> assumed --------------------------------> confirmed
+           ^  ^                  |                                          |
+           |  |     unassume, observe: bound elsewhere or without promise   |
+           |  +------------------+                                          |
+           |  observe: bound, promised here (somebody else bound it) ------>+
+           |                                                                |
+           |                 observe: ended (holds nothing, record stays)   |
+           |                                                                |
+         gone <-------------------------- forget ---------------------------+
+
+    Events may come twice, late or out of order: one that is older than what
+    is held is ignored, and nothing revives a pod that is gone. One owner, the
+    event loop; no locks.
+
+    Args:
+        vendors: keywords of the vendors that are served.
+        trust: how far annotations are believed.
+    """
+
+    def __init__(self, *, vendors: Sequence[str], trust: settings.Trust) -> None:
+        self._vendors = tuple(vendors)
+        self._trust = trust
+        self._nodes = nodes.Nodes(self._vendors)
+        self._pods: dict[str, _Pod] = {}
+        self._named: dict[tuple[str, str], dict[str, None]] = {}
+        self._on: dict[str, dict[str, None]] = {}
+        self._claims = claims.Claims()
+        self._gone: dict[str, None] = {}
+        self._freed = freed.FreedLog()
+        self._finder = snapshot.RowFinder()
+        self._generation = 0
+
+    # Nodes
+
+    def set_devices(self, node: str, vendor: str, devices: Sequence[device.Device]) -> None:
+        """Replace the vendor's cards of a node; pods that hold them charge them again.
+
+        A list that only changes its order is no news.
+        """
+        change = self._nodes.set_devices(node, vendor, devices)
+        if not change.happened:
+            return
+        for held in self._reckon(node):
+            cards = held.charges.get(vendor, {})
+            self._nodes.charge_vendor(node, vendor, cards, 1, claimed=False)
+        for claim in self._claims.on(node):
+            cards = claim.holding.charges.get(vendor, {})
+            self._nodes.charge_vendor(node, vendor, cards, 1, claimed=True)
+        self._step(node, freed=change.freed)
+
+    def drop_devices(self, node: str, vendor: str) -> None:
+        """Take all the vendor's cards off a node; what pods hold there is kept by pod."""
+        if self._nodes.devices(node, vendor):
+            self.set_devices(node, vendor, ())
+
+    def set_allocatable(self, node: str, vendor: str, count: int | None) -> None:
+        """Note what kubelet offers; 0 or None: the node takes no new pod of the vendor."""
+        self._took(node, self._nodes.set_allocatable(node, vendor, count))
+
+    def set_cordoned(self, node: str, ids: frozenset[str]) -> None:
+        """Replace the list of the node's cards that take no new pod."""
+        self._took(node, self._nodes.set_cordoned(node, ids))
+
+    def forget_node(self, node: str) -> None:
+        """Drop all bookkeeping of that name.
+
+        What pods hold there is kept by pod and charged again if a node of that
+        name registers those cards.
+        """
+        self._took(node, self._nodes.forget(node))
+        self._freed.drop(node)
+        self._reckon(node)
+
+    def devices(self, node: str, vendor: str) -> tuple[device.Device, ...]:
+        """Return the vendor's registered cards of a node."""
+        return self._nodes.devices(node, vendor)
+
+    def blocked(self, node: str, vendor: str) -> bool:
+        """Whether some pod there holds something unreadable of that vendor."""
+        return self._nodes.is_blocked(node, vendor)
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """The known nodes, sorted."""
+        return tuple(sorted(self._nodes.rows))
+
+    # Pods
+
+    def observe(self, record: _Record) -> bool:
+        """Take in a pod as the API shows it; return whether anything changed."""
+        uid = record.key.uid
+        if uid in self._gone:
+            return False
+        pod = self._pods.get(uid)
+        if pod is None:
+            pod = self._entry(record.key)
+        elif pod.record is not None and (
+            pod.record == record or older(record.resource_version, than=pod.record.resource_version)
+        ):
+            return False
+        pod.record = record
+        if record.node or record.ended:
+            pod.assumption = None
+            self._drop_claim(uid, used_on=record.node)
+        self._settle(uid, pod)
+        return True
+
+    def assume(self, wish: request.PodRequest, chosen: allocation.Allocation) -> None:
+        """Reserve cards for a pod whose binding is under way.
+
+        Replaces an earlier assumption of that pod and ends its claim.
+
+        Raises:
+            LedgerError: the pod is gone, or is bound already.
+        """
+        uid = wish.pod.uid
+        if uid in self._gone:
+            raise errors.LedgerError(f"pod {wish.pod} ({uid}) is gone and cannot be assumed")
+        pod = self._pods.get(uid) or self._entry(wish.pod)
+        if pod.record is not None and (pod.record.node or pod.record.ended):
+            raise errors.LedgerError(
+                f"pod {wish.pod} is bound to {pod.record.node!r} (phase {pod.record.phase!r}) "
+                "and cannot be assumed"
+            )
+        pod.assumption = charges.of_allocation(wish, chosen)
+        self._drop_claim(uid, used_on=chosen.node)
+        self._settle(uid, pod)
+
+    def unassume(self, uid: str) -> None:
+        """Take an assumption back; nothing happens when there is none."""
+        pod = self._pods.get(uid)
+        if pod is None or pod.assumption is None:
+            return
+        pod.assumption = None
+        self._settle(uid, pod)
+        if pod.record is None:
+            self._remove(uid, pod)
+
+    def forget(self, uid: str) -> None:
+        """The pod object is gone; no later event of that UID counts."""
+        self._gone.pop(uid, None)
+        self._gone[uid] = None
+        if len(self._gone) > _TOMBSTONES:
+            del self._gone[next(iter(self._gone))]
+        self._drop_claim(uid)
+        pod = self._pods.get(uid)
+        if pod is None:
+            return
+        pod.record = pod.assumption = None
+        self._settle(uid, pod)
+        self._remove(uid, pod)
+
+    def record(self, uid: str) -> _Record | None:
+        """Return the pod as last observed."""
+        pod = self._pods.get(uid)
+        return pod.record if pod is not None else None
+
+    def record_of(self, namespace: str, name: str) -> _Record | None:
+        """Return the pod of that name; the one seen first last when several UIDs had it."""
+        for uid in reversed(self._named.get((namespace, name), {})):
+            record = self._pods[uid].record
+            if record is not None:
+                return record
+        return None
+
+    def records(self) -> tuple[_Record, ...]:
+        """Return all pods as last observed."""
+        return tuple(pod.record for pod in self._pods.values() if pod.record is not None)
+
+    def holding(self, uid: str) -> charges.Holding | None:
+        """Return what a pod is charged now, assumed or confirmed."""
+        pod = self._pods.get(uid)
+        return pod.holding if pod is not None else None
+
+    def assumed(self, uid: str) -> bool:
+        """Whether the pod's binding is under way."""
+        pod = self._pods.get(uid)
+        return pod is not None and pod.assumption is not None
+
+    def surplus(self, uid: str) -> tuple[charges.Surplus, ...]:
+        """Return what the pod's annotations promise beyond what it asks for."""
+        held = self.holding(uid)
+        return held.surplus if held is not None else ()
+
+    def holders(self, node: str) -> tuple[Holder, ...]:
+        """Return every share on a node, by pod, vendor and container."""
+        rows = []
+        for uid in self._on.get(node, ()):
+            pod = self._pods[uid]
+            if pod.holding is None:
+                continue
+            rows += [
+                Holder(pod=pod.key, vendor=vendor, container=container, share=share)
+                for vendor, shares in pod.holding.shares.items()
+                for container, entry in enumerate(shares)
+                for share in entry
+            ]
+        return tuple(sorted(rows, key=lambda row: (row.pod, row.vendor, row.container)))
+
+    def usage(self, node: str, vendor: str) -> tuple[CardUsage, ...]:
+        """Return each of the vendor's cards on a node with what pods hold of it."""
+        row = self._nodes.rows.get(node)
+        cells = self._nodes.cells.get(vendor)
+        if row is None or cells is None:
+            return ()
+        return tuple(
+            CardUsage(
+                device=card,
+                used_slots=int(cells.used_slots[row, column]),
+                used_memory_mib=int(cells.used_memory_mib[row, column]),
+                used_cores_percent=int(cells.used_cores[row, column]),
+            )
+            for column, card in enumerate(cells.cards.get(row, ()))
+        )
+
+    def would_hold(self, record: _Record) -> charges.Holding | None:
+        """Return what the ledger would charge for that record."""
+        return charges.of_record(
+            record,
+            vendors=self._vendors,
+            trust=self._trust,
+            card_memory=lambda vendor, card: self._nodes.memory_mib(record.node, vendor, card),
+        )
+
+    # Claims
+
+    def claim(
+        self, wish: request.PodRequest, chosen: allocation.Allocation, until: datetime
+    ) -> None:
+        """Let other filters count what a pod will probably get.
+
+        Replaces the pod's earlier claim. A pod that is gone, bound or assumed
+        needs none.
+        """
+        uid = wish.pod.uid
+        pod = self._pods.get(uid)
+        if uid in self._gone or (pod is not None and pod.holding is not None):
+            return
+        claim = claims.Claim(holding=charges.of_allocation(wish, chosen), until=until)
+        earlier = self._claims.get(uid)
+        if earlier is not None and earlier.holding == claim.holding:
+            self._claims.put(uid, claim)
+            return
+        self._drop_claim(uid, used_on=chosen.node)
+        self._claims.put(uid, claim)
+        self._nodes.charge(chosen.node, claim.holding.charges, 1, claimed=True)
+        self._step(chosen.node, freed=False)
+
+    def drop_claim(self, uid: str) -> None:
+        """End a pod's claim; nothing happens when there is none."""
+        self._drop_claim(uid)
+
+    def expire_claims(self, now: datetime) -> None:
+        """End every claim whose time is over."""
+        for uid in self._claims.ended_by(now):
+            self._drop_claim(uid)
+
+    # Answers
+
+    @property
+    def generation(self) -> int:
+        """Grows with every change that could alter an answer."""
+        return self._generation
+
+    def freed_since(self, generation: int) -> frozenset[str]:
+        """Return the nodes where something became available after that generation."""
+        return self._freed.since(generation)
+
+    def snapshot(
+        self, *, with_claims: bool = True, without_claim_of: str | None = None
+    ) -> snapshot.Snapshot:
+        """Return read-only views, valid until the next change.
+
+        Args:
+            with_claims: count tentative claims as used.
+            without_claim_of: leave out the claim of that pod.
+        """
+        own = self._claims.get(without_claim_of) if without_claim_of else None
+        others = len(self._claims) - (own is not None)
+        return snapshot.Snapshot(
+            generation=self._generation,
+            book=self._nodes,
+            finder=self._finder,
+            with_claims=with_claims and others > 0,
+            excluded=(
+                self._nodes.places(own.holding.node, own.holding.charges) if own is not None else {}
+            ),
+        )
+
+    # Inside
+
+    def _holding(self, pod: _Pod) -> charges.Holding | None:
+        if pod.assumption is not None:
+            return pod.assumption
+        return self.would_hold(pod.record) if pod.record is not None else None
+
+    def _reckon(self, node: str) -> list[charges.Holding]:
+        """Work out anew what the pods on a node hold, and return it.
+
+        What a percentage may cost depends on the memory of the card, which
+        has just come, gone or changed.
+        """
+        found = []
+        for uid in self._on.get(node, ()):
+            pod = self._pods[uid]
+            pod.holding = self._holding(pod)
+            if pod.holding is not None:
+                found.append(pod.holding)
+        return found
+
+    def _settle(self, uid: str, pod: _Pod) -> None:
+        """Bring the columns in line with what the pod holds now."""
+        before, after = pod.holding, self._holding(pod)
+        pod.holding = after
+        if before == after:
+            return
+        if before is not None:
+            self._nodes.charge(before.node, before.charges, -1, claimed=False)
+            for vendor in before.blocks:
+                self._nodes.set_blocked(before.node, vendor, uid, blocked=False)
+            self._on[before.node].pop(uid)
+            if not self._on[before.node]:
+                del self._on[before.node]
+        if after is not None:
+            self._nodes.charge(after.node, after.charges, 1, claimed=False)
+            for vendor in after.blocks:
+                self._nodes.set_blocked(after.node, vendor, uid, blocked=True)
+            self._on.setdefault(after.node, {})[uid] = None
+        if before is not None and (after is None or not after.covers(before)):
+            self._step(before.node, freed=True)
+        else:
+            self._generation += 1
+
+    def _drop_claim(self, uid: str, *, used_on: str = "") -> None:
+        claim = self._claims.take(uid)
+        if claim is None:
+            return
+        node = claim.holding.node
+        self._nodes.charge(node, claim.holding.charges, -1, claimed=True)
+        self._step(node, freed=node != used_on)
+
+    def _took(self, node: str, change: nodes.Change) -> None:
+        if change.happened:
+            self._step(node, freed=change.freed)
+
+    def _step(self, node: str, *, freed: bool) -> None:
+        self._generation += 1
+        if freed and node in self._nodes.rows:
+            self._freed.note(node, self._generation)
+
+    def _entry(self, key: request.PodKey) -> _Pod:
+        pod = self._pods[key.uid] = _Pod(key=key)
+        self._named.setdefault((key.namespace, key.name), {})[key.uid] = None
+        return pod
+
+    def _remove(self, uid: str, pod: _Pod) -> None:
+        del self._pods[uid]
+        same_name = self._named[pod.key.namespace, pod.key.name]
+        del same_name[uid]
+        if not same_name:
+            del self._named[pod.key.namespace, pod.key.name]
+
+
+def older(version: str, *, than: str) -> bool:
+    """Whether a resourceVersion is behind another; unreadable ones are not."""
+    if version.isdecimal() and than.isdecimal():
+        return int(version) < int(than)
+    return False

@@ -1,0 +1,207 @@
+"""What scheduling reads: read-only views of the columns at one generation.
+
+No array is copied unless claims have to be added to what is used. A snapshot
+is valid until the ledger changes next: take one, decide, let it go.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from vgpu_operator.ledger import charges, columns, nodes
+from vgpu_operator.model import device
+
+Excluded: TypeAlias = Mapping[str, Sequence[tuple[columns.Place, charges.Charge]]]
+"""Per vendor what of the claims is not to be counted."""
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+_RESOURCES: Final = ("slots", "memory_mib", "cores")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorView:
+    """One vendor's cards; ``columns`` documents the arrays.
+
+    ``used_*`` holds the claims too when the snapshot was asked for them.
+    ``kinds`` lists the (type, mode) pairs that ``kind`` points into; ``places``
+    maps a card id to where it is; ``cards`` maps a row to its cards in column
+    order.
+    """
+
+    kinds: Sequence[tuple[str, str]]
+    places: Mapping[str, Sequence[columns.Place]]
+    cards: Mapping[int, tuple[device.Device, ...]]
+    registered: columns.BoolArray
+    allocatable: columns.BoolArray
+    blocked: columns.BoolArray
+    present: columns.BoolArray
+    healthy: columns.BoolArray
+    cordoned: columns.BoolArray
+    kind: columns.IntArray
+    numa: columns.IntArray
+    numa_rank: columns.IntArray
+    index_rank: columns.IntArray
+    total_slots: columns.IntArray
+    total_memory_mib: columns.IntArray
+    total_cores: columns.IntArray
+    used_slots: columns.IntArray
+    used_memory_mib: columns.IntArray
+    used_cores: columns.IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumsView:
+    """Per node the sums over all cards of all vendors, shape ``(n_rows,)``."""
+
+    total_slots: columns.IntArray
+    total_memory_mib: columns.IntArray
+    total_cores: columns.IntArray
+    used_slots: columns.IntArray
+    used_memory_mib: columns.IntArray
+    used_cores: columns.IntArray
+
+
+class RowFinder:
+    """Turns node names into rows; remembers the last list that was asked for.
+
+    kube-scheduler asks for the same few thousand names again and again:
+    comparing two lists costs a third of looking every name up.
+    """
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._rows: npt.NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+        self._epoch = -1
+
+    def find(self, book: nodes.Nodes, names: Sequence[str]) -> npt.NDArray[np.intp]:
+        """Return one row per name, -1 where the name is unknown; shape ``(n_names,)``."""
+        if self._epoch == book.rows_epoch and self._names == names:
+            return self._rows
+        self._names = list(names)
+        found = map(book.rows.get, self._names, itertools.repeat(-1))
+        self._rows = np.fromiter(found, dtype=np.intp, count=len(self._names))
+        self._rows.flags.writeable = False
+        self._epoch = book.rows_epoch
+        return self._rows
+
+
+class Snapshot:
+    """The whole ledger as scheduling may see it.
+
+    Attributes:
+        generation: the ledger's generation when the snapshot was taken.
+        n_rows: how many rows there are; some may belong to no node.
+    """
+
+    def __init__(
+        self,
+        *,
+        generation: int,
+        book: nodes.Nodes,
+        finder: RowFinder,
+        with_claims: bool,
+        excluded: Excluded,
+    ) -> None:
+        self.generation = generation
+        self.n_rows = book.n_rows
+        self._book = book
+        self._finder = finder
+        self._with_claims = with_claims
+        self._excluded = excluded
+        self._views: dict[str, VendorView] = {}
+        self._sums: SumsView | None = None
+
+    def rows(self, names: Sequence[str]) -> npt.NDArray[np.intp]:
+        """Return the names' rows, -1 where the ledger knows no such node."""
+        return self._finder.find(self._book, names)
+
+    def row(self, name: str) -> int | None:
+        """Return one name's row, None when the ledger knows no such node."""
+        return self._book.rows.get(name)
+
+    def vendor(self, keyword: str) -> VendorView | None:
+        """Return the vendor's cards; None when the ledger does not serve that vendor."""
+        view = self._views.get(keyword)
+        if view is None:
+            cells = self._book.cells.get(keyword)
+            if cells is None:
+                return None
+            view = self._views[keyword] = self._view(cells, self._excluded.get(keyword, ()))
+        return view
+
+    @property
+    def sums(self) -> SumsView:
+        """The nodes' sums, claims counted as the snapshot was asked to."""
+        if self._sums is None:
+            self._sums = self._view_sums()
+        return self._sums
+
+    def _view(
+        self,
+        cells: columns.VendorColumns,
+        excluded: Sequence[tuple[columns.Place, charges.Charge]],
+    ) -> VendorView:
+        used = {name: getattr(cells, f"used_{name}")[: self.n_rows] for name in _RESOURCES}
+        if self._with_claims:
+            for name in _RESOURCES:
+                used[name] = used[name] + getattr(cells, f"claimed_{name}")[: self.n_rows]
+            for place, amount in excluded:
+                used["slots"][place] -= amount.slots
+                used["memory_mib"][place] -= amount.memory_mib
+                used["cores"][place] -= amount.cores_percent
+
+        def view(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
+            return _read_only(array[: self.n_rows])
+
+        return VendorView(
+            kinds=cells.kinds.pairs,
+            places=cells.places,
+            cards=cells.cards,
+            registered=view(cells.registered),
+            allocatable=view(cells.allocatable),
+            blocked=view(cells.blocked),
+            present=view(cells.present),
+            healthy=view(cells.healthy),
+            cordoned=view(cells.cordoned),
+            kind=view(cells.kind),
+            numa=view(cells.numa),
+            numa_rank=view(cells.numa_rank),
+            index_rank=view(cells.index_rank),
+            total_slots=view(cells.total_slots),
+            total_memory_mib=view(cells.total_memory_mib),
+            total_cores=view(cells.total_cores),
+            used_slots=_read_only(used["slots"]),
+            used_memory_mib=_read_only(used["memory_mib"]),
+            used_cores=_read_only(used["cores"]),
+        )
+
+    def _view_sums(self) -> SumsView:
+        sums = self._book.sums
+        used = {name: getattr(sums, f"used_{name}")[: self.n_rows] for name in _RESOURCES}
+        if self._with_claims:
+            for name in _RESOURCES:
+                used[name] = used[name] + getattr(sums, f"claimed_{name}")[: self.n_rows]
+            for places in self._excluded.values():
+                for (row, _), amount in places:
+                    used["slots"][row] -= amount.slots
+                    used["memory_mib"][row] -= amount.memory_mib
+                    used["cores"][row] -= amount.cores_percent
+        return SumsView(
+            total_slots=_read_only(sums.total_slots[: self.n_rows]),
+            total_memory_mib=_read_only(sums.total_memory_mib[: self.n_rows]),
+            total_cores=_read_only(sums.total_cores[: self.n_rows]),
+            used_slots=_read_only(used["slots"]),
+            used_memory_mib=_read_only(used["memory_mib"]),
+            used_cores=_read_only(used["cores"]),
+        )
+
+
+def _read_only(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,225 @@
+"""The node lock, seen by the pod that wants it.
+
+Allocate carries no pod name: the plugin serves the pod that the lock names.
+So a lock is never taken from an owner whose Allocate may still come, and every
+other lock ends by its owner's end or by expiry::
+
+    unbound -> awaited -> admitted -> served (or failed) -> ended -> gone
+    (lock taken, Binding may be on its way; bound; kubelet has it; plugin is done)
+
+Two tables: what the pod at the head of the queue does (``VERDICTS``), and what
+happens to a lock that nobody waits for (``REMNANTS``).
+"""
+
+import enum
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
+
+from vgpu_operator.model import errors, records, request
+from vgpu_operator.wire import node_lock
+
+
+class Holder(enum.StrEnum):
+    """Who the lock names.
+
+    ``NOBODY`` there is no lock. ``SELF`` the pod that wants it. ``UNNAMED``
+    malformed, or the old form without owner. ``GONE`` no such pod.
+    ``ELSEWHERE`` bound to another node. ``ENDED`` Succeeded or Failed.
+    ``FAILED``, ``SERVED`` the plugin is done with it. ``UNBOUND`` its Binding
+    may be on its way. ``AWAITED`` bound here, kubelet has not seen it.
+    ``ADMITTED`` kubelet has seen it, the plugin is not done.
+    """
+
+    NOBODY = "nobody"
+    SELF = "self"
+    UNNAMED = "unnamed"
+    GONE = "gone"
+    ELSEWHERE = "elsewhere"
+    ENDED = "ended"
+    FAILED = "failed"
+    SERVED = "served"
+    UNBOUND = "unbound"
+    AWAITED = "awaited"
+    ADMITTED = "admitted"
+
+
+class Age(enum.StrEnum):
+    """Whether the lock is past its expiry."""
+
+    FRESH = "fresh"
+    EXPIRED = "expired"
+
+
+class Verdict(enum.StrEnum):
+    """What the pod that wants the lock does.
+
+    ``TAKE`` write it. ``KEEP`` it is ours already. ``WAIT`` for the next event.
+    ``FENCE`` patch the owner first, so that an older Binding for it fails by
+    its resourceVersion, then take. ``BLOCKED`` the owner's Allocate may come
+    at any time: the node takes no further pod, with an event.
+    """
+
+    TAKE = "take"
+    KEEP = "keep"
+    WAIT = "wait"
+    FENCE = "fence"
+    BLOCKED = "blocked"
+
+
+class Remnant(enum.StrEnum):
+    """Whether a lock that nobody waits for is removed.
+
+    ``AFTER_GRACE`` the plugin removes it itself; only when it has not done so
+    after a while do we.
+    """
+
+    NOW = "now"
+    AFTER_GRACE = "after grace"
+    NEVER = "never"
+
+
+Key: TypeAlias = tuple[Holder, Age]
+
+VERDICTS: Final[Mapping[Key, Verdict]] = {
+    (Holder.NOBODY, Age.FRESH): Verdict.TAKE,
+    (Holder.NOBODY, Age.EXPIRED): Verdict.TAKE,
+    (Holder.SELF, Age.FRESH): Verdict.KEEP,
+    (Holder.SELF, Age.EXPIRED): Verdict.KEEP,
+    (Holder.UNNAMED, Age.FRESH): Verdict.WAIT,
+    (Holder.UNNAMED, Age.EXPIRED): Verdict.TAKE,
+    (Holder.GONE, Age.FRESH): Verdict.TAKE,
+    (Holder.GONE, Age.EXPIRED): Verdict.TAKE,
+    (Holder.ELSEWHERE, Age.FRESH): Verdict.TAKE,
+    (Holder.ELSEWHERE, Age.EXPIRED): Verdict.TAKE,
+    (Holder.ENDED, Age.FRESH): Verdict.TAKE,
+    (Holder.ENDED, Age.EXPIRED): Verdict.TAKE,
+    (Holder.FAILED, Age.FRESH): Verdict.TAKE,
+    (Holder.FAILED, Age.EXPIRED): Verdict.TAKE,
+    (Holder.SERVED, Age.FRESH): Verdict.TAKE,
+    (Holder.SERVED, Age.EXPIRED): Verdict.TAKE,
+    (Holder.UNBOUND, Age.FRESH): Verdict.WAIT,
+    (Holder.UNBOUND, Age.EXPIRED): Verdict.FENCE,
+    (Holder.AWAITED, Age.FRESH): Verdict.WAIT,
+    (Holder.AWAITED, Age.EXPIRED): Verdict.BLOCKED,
+    (Holder.ADMITTED, Age.FRESH): Verdict.WAIT,
+    (Holder.ADMITTED, Age.EXPIRED): Verdict.TAKE,
+}
+
+REMNANTS: Final[Mapping[Key, Remnant]] = {
+    (Holder.NOBODY, Age.FRESH): Remnant.NEVER,
+    (Holder.NOBODY, Age.EXPIRED): Remnant.NEVER,
+    (Holder.SELF, Age.FRESH): Remnant.NEVER,
+    (Holder.SELF, Age.EXPIRED): Remnant.NEVER,
+    (Holder.UNNAMED, Age.FRESH): Remnant.NEVER,
+    (Holder.UNNAMED, Age.EXPIRED): Remnant.NOW,
+    (Holder.GONE, Age.FRESH): Remnant.NOW,
+    (Holder.GONE, Age.EXPIRED): Remnant.NOW,
+    (Holder.ELSEWHERE, Age.FRESH): Remnant.NOW,
+    (Holder.ELSEWHERE, Age.EXPIRED): Remnant.NOW,
+    (Holder.ENDED, Age.FRESH): Remnant.NOW,
+    (Holder.ENDED, Age.EXPIRED): Remnant.NOW,
+    (Holder.FAILED, Age.FRESH): Remnant.AFTER_GRACE,
+    (Holder.FAILED, Age.EXPIRED): Remnant.AFTER_GRACE,
+    (Holder.SERVED, Age.FRESH): Remnant.AFTER_GRACE,
+    (Holder.SERVED, Age.EXPIRED): Remnant.AFTER_GRACE,
+    (Holder.UNBOUND, Age.FRESH): Remnant.NEVER,
+    (Holder.UNBOUND, Age.EXPIRED): Remnant.NEVER,
+    (Holder.AWAITED, Age.FRESH): Remnant.NEVER,
+    (Holder.AWAITED, Age.EXPIRED): Remnant.NEVER,
+    (Holder.ADMITTED, Age.FRESH): Remnant.NEVER,
+    (Holder.ADMITTED, Age.EXPIRED): Remnant.NOW,
+}
+
+
+def holder(
+    lock_text: str | None,
+    *,
+    node: str,
+    wanted_by: request.PodKey | None,
+    owner: records.PodRecord | None,
+) -> Holder:
+    """Return who the lock of a node names.
+
+    Args:
+        lock_text: the annotation; None when the node has none.
+        wanted_by: the pod that wants the lock; None when nobody does. Locks
+            carry no UID, so a new pod of the same name owns its forerunner's.
+        owner: the pod that the lock names; None when it does not exist.
+    """
+    if lock_text is None:
+        return Holder.NOBODY
+    try:
+        lock = node_lock.decode_lock(lock_text)
+    except errors.DecodeError:
+        return Holder.UNNAMED
+    if not lock.owned:
+        return Holder.UNNAMED
+    if wanted_by is not None and (lock.namespace, lock.pod) == (
+        wanted_by.namespace,
+        wanted_by.name,
+    ):
+        return Holder.SELF
+    return Holder.GONE if owner is None else _holder_of(owner, node=node)
+
+
+def age(
+    lock: node_lock.LockText | None, *, first_seen: datetime, now: datetime, expiry_s: float
+) -> Age:
+    """Return whether the lock is older than ``expiry_s``.
+
+    Args:
+        lock: None when the text is malformed.
+        first_seen: when this process first saw exactly this text: a lock that
+            is malformed, without owner, without readable time or from the
+            future ages from there.
+    """
+    since = first_seen
+    if lock is not None and lock.owned and lock.time is not None and lock.time <= now:
+        since = lock.time
+    return Age.EXPIRED if now - since > timedelta(seconds=expiry_s) else Age.FRESH
+
+
+def verdict(holder: Holder, age: Age) -> Verdict:
+    """Return what the pod that wants the lock does.
+
+    >>> verdict(Holder.AWAITED, Age.EXPIRED)
+    <Verdict.BLOCKED: 'blocked'>
+
+    Raises:
+        MachineError: no such combination.
+    """
+    try:
+        return VERDICTS[holder, age]
+    except KeyError:
+        raise errors.MachineError(f"the node lock knows no verdict for {holder}, {age}") from None
+
+
+def may_release(holder: Holder, age: Age) -> Remnant:
+    """Return whether the lock may be removed although nobody waits for it.
+
+    >>> may_release(Holder.SERVED, Age.FRESH)
+    <Remnant.AFTER_GRACE: 'after grace'>
+
+    Raises:
+        MachineError: no such combination.
+    """
+    try:
+        return REMNANTS[holder, age]
+    except KeyError:
+        raise errors.MachineError(f"the node lock knows no end for {holder}, {age}") from None
+
+
+def _holder_of(owner: records.PodRecord, *, node: str) -> Holder:
+    if owner.ended:
+        return Holder.ENDED
+    # Before the phases: whatever stands on an unbound pod, its Binding may come.
+    if not owner.node:
+        return Holder.UNBOUND
+    if owner.node != node:
+        return Holder.ELSEWHERE
+    if owner.bind_phase is records.BindPhase.FAILED:
+        return Holder.FAILED
+    if owner.bind_phase is records.BindPhase.SUCCESS and not owner.to_allocate:
+        return Holder.SERVED
+    return Holder.ADMITTED if owner.admitted else Holder.AWAITED

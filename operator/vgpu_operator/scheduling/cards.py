@@ -1,0 +1,91 @@
+"""The cards of all candidate nodes as one board, which a pod's containers fill up.
+
+A *lane* is one candidate node: one line of every array here. Shapes are
+``(n_lanes, n_cards)`` and ``(n_lanes,)``; the arrays' meanings, dtypes and
+units are those of ``ledger.columns``.
+"""
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from vgpu_operator.ledger import columns, snapshot
+
+Lanes: TypeAlias = slice | npt.NDArray[np.intp]
+"""Which rows of the ledger are on the board, in order."""
+
+_CELLS: Final = (
+    "present",
+    "healthy",
+    "cordoned",
+    "kind",
+    "numa",
+    "numa_rank",
+    "index_rank",
+    "total_slots",
+    "total_memory_mib",
+    "total_cores",
+    "used_slots",
+    "used_memory_mib",
+    "used_cores",
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Board:
+    """One vendor's cards on all lanes; only ``charge`` changes anything.
+
+    The first ``charge`` copies the used columns, so the ledger's stay as they
+    are.
+    """
+
+    view: snapshot.VendorView
+    lanes: Lanes
+    present: columns.BoolArray
+    healthy: columns.BoolArray
+    cordoned: columns.BoolArray
+    kind: columns.IntArray
+    numa: columns.IntArray
+    numa_rank: columns.IntArray
+    index_rank: columns.IntArray
+    total_slots: columns.IntArray
+    total_memory_mib: columns.IntArray
+    total_cores: columns.IntArray
+    used_slots: columns.IntArray
+    used_memory_mib: columns.IntArray
+    used_cores: columns.IntArray
+    owned: bool = False
+
+    def charge(
+        self,
+        chosen: npt.NDArray[np.intp],
+        memory_mib: int | columns.IntArray,
+        cores_percent: int,
+    ) -> None:
+        """Put one share on each chosen card.
+
+        Args:
+            chosen: columns, shape ``(n_lanes, count)``, distinct within a lane.
+            memory_mib: what a share takes; an array has one value per card.
+            cores_percent: what a share takes.
+        """
+        if not self.owned:
+            self.used_slots = self.used_slots.copy()
+            self.used_memory_mib = self.used_memory_mib.copy()
+            self.used_cores = self.used_cores.copy()
+            self.owned = True
+        at = (np.arange(len(chosen))[:, None], chosen)
+        self.used_slots[at] += 1
+        self.used_memory_mib[at] += memory_mib if isinstance(memory_mib, int) else memory_mib[at]
+        self.used_cores[at] += cores_percent
+
+
+def lay_out(view: snapshot.VendorView, lanes: Lanes, *, empty: bool = False) -> Board:
+    """Return the board of these rows; ``empty`` shows it as if all pods had left."""
+    cells = {name: getattr(view, name)[lanes] for name in _CELLS}
+    if empty:
+        for name in ("used_slots", "used_memory_mib", "used_cores"):
+            cells[name] = np.zeros_like(cells[name])
+    return Board(view=view, lanes=lanes, owned=empty, **cells)

@@ -1,0 +1,201 @@
+"""Why nodes were refused: masks become counts, counts become HAMi's words.
+
+Thousands of nodes are often refused for the same few reasons, so a rejection
+is built once per pattern and only when somebody reads it.
+"""
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from vgpu_operator.ledger import columns, snapshot
+from vgpu_operator.model import reason
+from vgpu_operator.scheduling import cards, masks, walk
+
+
+class Barred(enum.IntEnum):
+    """A condition of the node itself that keeps the pod off, whatever its cards."""
+
+    NO = 0
+    UNKNOWN = 1
+    UNREGISTERED = 2
+    NOT_ALLOCATABLE = 3
+    UNREADABLE = 4
+
+
+_SENTENCES: Final = {
+    Barred.UNKNOWN: "the node is not known to the operator",
+    Barred.UNREGISTERED: "no {vendor} cards are registered",
+    Barred.NOT_ALLOCATABLE: "kubelet offers no {vendor} devices (allocatable is 0 or absent)",
+    Barred.UNREADABLE: "what a pod there holds of {vendor} cannot be read",
+}
+
+
+def barred(
+    view: snapshot.Snapshot, vendors: Sequence[str], rows: cards.Lanes, n_lanes: int
+) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
+    """Return per lane the first ``Barred`` condition, and which vendor it is about.
+
+    Both of shape ``(n_lanes,)``; the second is an index into ``vendors``.
+    """
+    conditions = np.zeros(n_lanes, dtype=np.int8)
+    about = np.zeros(n_lanes, dtype=np.int8)
+    for number, vendor in reversed(tuple(enumerate(vendors))):
+        seen = view.vendor(vendor)
+        if seen is None:
+            conditions[:], about[:] = Barred.UNREGISTERED, number
+            continue
+        for fails, condition in (
+            (seen.blocked[rows], Barred.UNREADABLE),
+            (~seen.allocatable[rows], Barred.NOT_ALLOCATABLE),
+            (~seen.registered[rows], Barred.UNREGISTERED),
+        ):
+            conditions[fails] = condition
+            about[fails] = number
+    return conditions, about
+
+
+def of_node(condition: Barred, vendor: str) -> reason.NodeRejection:
+    """Return HAMi's "node unregistered" with the condition that failed."""
+    return reason.NodeRejection(
+        counts=(reason.CardCount(reason=reason.Reason.NODE_UNREGISTERED, cards=0, candidates=0),),
+        detail=_SENTENCES[condition].format(vendor=vendor),
+        resolvable=False,
+    )
+
+
+def of_cards(verdict: walk.Verdict, lane: int, *, resolvable: bool) -> reason.NodeRejection:
+    """Return why one lane's cards do not do."""
+    candidates = int(verdict.candidates[lane])
+    if candidates < verdict.stage.wish.count:
+        few = reason.CardCount(
+            reason=reason.Reason.TOO_FEW_CARDS, cards=candidates, candidates=candidates
+        )
+        return reason.NodeRejection(counts=(few,), resolvable=False)
+    counts: dict[reason.Reason, int] = {}
+    for facts in verdict.bits[lane].tolist():
+        if facts and facts < masks.NOT_A_CANDIDATE:
+            first = (facts & -facts).bit_length() - 1
+            why = masks.ORDER[first][0]
+            counts[why] = counts.get(why, 0) + 1
+    if verdict.dropped is not None:
+        counts[reason.Reason.NUMA_NOT_FIT] = int(verdict.dropped[lane])
+    counts[reason.Reason.TOO_FEW_FREE_CARDS] = int(verdict.kept[lane])
+    return reason.NodeRejection(
+        counts=tuple(
+            reason.CardCount(reason=why, cards=number, candidates=candidates)
+            for why, number in counts.items()
+            if number
+        ),
+        resolvable=resolvable,
+    )
+
+
+class Rejections(Mapping[str, reason.NodeRejection]):
+    """Per refused node why, built when somebody reads it.
+
+    Holds arrays of its own, so it stays right when the ledger goes on.
+    """
+
+    def __init__(
+        self,
+        *,
+        names: Sequence[str],
+        lanes: npt.NDArray[np.intp],
+        outcome: walk.Outcome,
+        conditions: npt.NDArray[np.int8],
+        about: npt.NDArray[np.int8],
+        vendors: Sequence[str],
+        resolvable: columns.BoolArray,
+    ) -> None:
+        """Take the refused nodes.
+
+        Args:
+            names: the refused nodes, in the caller's order.
+            lanes: their lanes on the board, -1 where the node is unknown.
+            outcome: of the walk.
+            conditions: one ``Barred`` per refused node.
+            about: the vendor that each condition speaks of, as an index.
+            vendors: what ``about`` points into.
+            resolvable: per refused node, whether an eviction could help.
+        """
+        self._names = names
+        self._lanes = lanes
+        self._outcome = outcome
+        self._conditions = conditions
+        self._about = about
+        self._vendors = vendors
+        self._resolvable = resolvable
+
+    def __len__(self) -> int:
+        return len(self._built)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._built)
+
+    def __getitem__(self, name: str) -> reason.NodeRejection:
+        return self._built[name]
+
+    @cached_property
+    def _built(self) -> dict[str, reason.NodeRejection]:
+        """All of them: nodes that were refused alike share one rejection."""
+        failed_at = np.full(len(self._names), -1)
+        on_cards = self._conditions == 0
+        failed_at[on_cards] = self._outcome.failed_at[self._lanes[on_cards]]
+        patterns = [_Patterns(verdict) for verdict in self._outcome.verdicts]
+        alike: dict[object, reason.NodeRejection] = {}
+        built: dict[str, reason.NodeRejection] = {}
+        for name, lane, stage, condition, about, resolvable in zip(
+            self._names,
+            self._lanes.tolist(),
+            failed_at.tolist(),
+            self._conditions.tolist(),
+            self._about.tolist(),
+            self._resolvable.tolist(),
+            strict=True,
+        ):
+            key = (
+                (stage, resolvable, patterns[stage].of(lane)) if stage >= 0 else (condition, about)
+            )
+            why = alike.get(key)
+            if why is None:
+                why = alike[key] = (
+                    of_cards(self._outcome.verdicts[stage], lane, resolvable=resolvable)
+                    if stage >= 0
+                    else of_node(Barred(condition), self._vendors[about])
+                )
+            built[name] = why
+        return built
+
+
+class _Patterns:
+    """What of a verdict decides a rejection, per lane, as plain Python values."""
+
+    def __init__(self, verdict: walk.Verdict) -> None:
+        self._bits = verdict.bits.tobytes()
+        self._stride = verdict.bits.shape[1] * verdict.bits.itemsize
+        self._numa: list[tuple[int, int]] | None = None
+        if verdict.dropped is not None:
+            kept: list[int] = verdict.kept.tolist()
+            self._numa = list(zip(kept, verdict.dropped.tolist(), strict=True))
+
+    def of(self, lane: int) -> tuple[bytes, tuple[int, int] | None]:
+        start = lane * self._stride
+        numa = self._numa[lane] if self._numa is not None else None
+        return self._bits[start : start + self._stride], numa
+
+
+def texts(rejections: Mapping[str, reason.NodeRejection]) -> dict[str, str]:
+    """Return HAMi's text per refused node; nodes that were refused alike share it."""
+    words: dict[int, str] = {}
+    found: dict[str, str] = {}
+    for name, why in rejections.items():
+        text = words.get(id(why))
+        if text is None:
+            text = words[id(why)] = why.text
+        found[name] = text
+    return found

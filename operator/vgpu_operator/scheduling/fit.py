@@ -1,0 +1,162 @@
+"""Which nodes can take a pod, why the others cannot, and which is preferred."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from vgpu_operator.ledger import columns, snapshot
+from vgpu_operator.model import policy, reason, request
+from vgpu_operator.scheduling import cards, explain, score, walk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """Policies of pods that name none."""
+
+    node_policy: policy.NodePolicy = policy.NodePolicy.BINPACK
+    card_policies: tuple[policy.CardPolicy, ...] = (policy.CardPolicy.SPREAD,)
+    weights: policy.ScoringWeights = field(default_factory=policy.ScoringWeights)
+
+    def rules(self, wish: request.PodRequest) -> walk.Rules:
+        """Return how that pod's cards are chosen."""
+        return walk.Rules(
+            stages=walk.stages_of(wish),
+            selection=wish.selection,
+            policies=wish.card_policies or self.card_policies,
+            weights=wish.weights or self.weights,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where a pod fits. Stays right when the ledger goes on.
+
+    Attributes:
+        fitting: nodes that can take the pod, in the caller's order.
+        raw_scores: how full each of them is before the pod, higher is fuller;
+            float64, shape ``(len(fitting),)``.
+        rejections: why each other node cannot; built when read.
+        node_policy: which of them the pod prefers.
+    """
+
+    fitting: list[str]
+    raw_scores: npt.NDArray[np.float64]
+    rejections: Mapping[str, reason.NodeRejection]
+    node_policy: policy.NodePolicy
+
+    def scores(self, max_score: int) -> list[int]:
+        """Return what kube-scheduler is told of each fitting node, higher is preferred."""
+        scaled = score.to_extender_scores(self.raw_scores, self.node_policy, max_score)
+        return [int(one) for one in scaled.tolist()]
+
+
+def place(
+    view: snapshot.Snapshot,
+    nodes: Sequence[str],
+    wish: request.PodRequest,
+    defaults: Defaults,
+) -> Placement:
+    """Judge all these nodes at once.
+
+    A node fits when every container finds its cards on it, each vendor's
+    cards being registered, offered by kubelet and readable there. A pod that
+    asks for no device fits everywhere. ``choose.choose`` on a fitting node
+    gives an allocation, on any other the same rejection.
+
+    A rejection is not resolvable when the pod would not fit on that node even
+    if no pod held anything there.
+    """
+    node_policy = wish.node_policy or defaults.node_policy
+    if wish.impossible:
+        never = reason.NodeRejection(detail=wish.impossible, resolvable=False)
+        return Placement(
+            fitting=[],
+            raw_scores=np.zeros(0),
+            rejections=dict.fromkeys(nodes, never),
+            node_policy=node_policy,
+        )
+    rules = defaults.rules(wish)
+    rows = view.rows(nodes)
+    known = rows >= 0
+    if not rules.stages:
+        return Placement(
+            fitting=list(nodes),
+            raw_scores=_scores_of_all(view, rows, known),
+            rejections={},
+            node_policy=node_policy,
+        )
+    lanes, lane_of, n_lanes = _lanes(view, rows, known)
+    vendors = wish.vendors
+    conditions, about = explain.barred(view, vendors, lanes, n_lanes)
+    outcome = walk.walk(view, lanes, rules, conditions == 0)
+    fits = known & outcome.fits[lane_of] if n_lanes else known
+    if fits.all():
+        return Placement(
+            fitting=list(nodes),
+            raw_scores=score.raw_scores(view.sums, rows),
+            rejections={},
+            node_policy=node_policy,
+        )
+    refused = np.flatnonzero(~fits)
+    refused_lanes = lane_of[refused]
+    refused_conditions = np.full(len(refused), explain.Barred.UNKNOWN, dtype=np.int8)
+    refused_about = np.zeros(len(refused), dtype=np.int8)
+    is_known = known[refused]
+    refused_conditions[is_known] = conditions[refused_lanes[is_known]]
+    refused_about[is_known] = about[refused_lanes[is_known]]
+    return Placement(
+        fitting=list(itertools.compress(nodes, fits.tolist())),
+        raw_scores=score.raw_scores(view.sums, rows[fits]),
+        rejections=explain.Rejections(
+            names=list(itertools.compress(nodes, (~fits).tolist())),
+            lanes=refused_lanes,
+            outcome=outcome,
+            conditions=refused_conditions,
+            about=refused_about,
+            vendors=vendors,
+            resolvable=_resolvable(view, rules, rows[refused], refused_conditions == 0),
+        ),
+        node_policy=node_policy,
+    )
+
+
+def _lanes(
+    view: snapshot.Snapshot, rows: npt.NDArray[np.intp], known: columns.BoolArray
+) -> tuple[cards.Lanes, npt.NDArray[np.intp], int]:
+    """Return what to lay out, each name's lane (-1: unknown), and how many lanes.
+
+    When most of the ledger is asked for, looking at all of it costs less than
+    copying the asked part out.
+    """
+    if 2 * len(rows) >= view.n_rows:
+        return slice(0, view.n_rows), rows, view.n_rows
+    asked = rows[known]
+    return asked, np.where(known, np.cumsum(known) - 1, -1), len(asked)
+
+
+def _resolvable(
+    view: snapshot.Snapshot,
+    rules: walk.Rules,
+    rows: npt.NDArray[np.intp],
+    failed_on_cards: columns.BoolArray,
+) -> columns.BoolArray:
+    """Return which of the refused nodes would take the pod if they were empty."""
+    could = np.zeros(len(rows), dtype=np.bool_)
+    if failed_on_cards.any():
+        lanes, lane_of, n_lanes = _lanes(view, rows, failed_on_cards)
+        alive = np.zeros(n_lanes, dtype=np.bool_)
+        alive[lane_of[failed_on_cards]] = True
+        emptied = walk.walk(view, lanes, rules, alive, empty=True)
+        could[failed_on_cards] = emptied.fits[lane_of[failed_on_cards]]
+    return could
+
+
+def _scores_of_all(
+    view: snapshot.Snapshot, rows: npt.NDArray[np.intp], known: columns.BoolArray
+) -> npt.NDArray[np.float64]:
+    scores = np.zeros(len(rows))
+    scores[known] = score.raw_scores(view.sums, rows[known])
+    return scores

@@ -1,0 +1,44 @@
+"""How nodes that fit are preferred."""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from vgpu_operator.ledger import snapshot
+from vgpu_operator.model import policy
+
+_FULL: Final = 30.0
+"""Raw score of a node whose slots, cores and memory are all given away."""
+
+
+def raw_scores(sums: snapshot.SumsView, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
+    """Return how full the nodes of these rows are, before the pod; shape of ``rows``.
+
+    10 x (used slots / slots + used cores / cores + used memory / memory) over
+    all cards of a node, of all vendors; 0 where a total is 0. Higher is
+    fuller; from 0 to 30 unless more is promised than there is. Always finite.
+    """
+    slots, cores = sums.total_slots[rows], sums.total_cores[rows]
+    memory_mib = sums.total_memory_mib[rows]
+    known = (slots > 0) & (cores > 0) & (memory_mib > 0)
+    score = 10 * (
+        sums.used_slots[rows] / np.where(known, slots, 1)
+        + sums.used_cores[rows] / np.where(known, cores, 1)
+        + sums.used_memory_mib[rows] / np.where(known, memory_mib, 1)
+    )
+    return np.where(known, score, 0.0)
+
+
+def to_extender_scores(
+    raw: npt.NDArray[np.float64], node_policy: policy.NodePolicy, max_score: int
+) -> npt.NDArray[np.int64]:
+    """Map raw scores to whole numbers from 0 to ``max_score``, higher is preferred.
+
+    Monotone: rising under binpack (the fullest node is preferred), falling
+    under spread. Raw scores outside 0 to 30 count as the nearer end.
+    """
+    share = np.clip(raw / _FULL, 0.0, 1.0)
+    if node_policy is policy.NodePolicy.SPREAD:
+        share = 1.0 - share
+    return np.rint(share * max_score).astype(np.int64)

@@ -1,0 +1,288 @@
+"""NVIDIA: shared cards with a limit on memory and cores.
+
+Source: HAMi v2.10.0, ``pkg/device/nvidia/device.go``. Where a value cannot be
+meant, HAMi lets the pod through without a card; here ``derive`` and ``admit``
+refuse it with a sentence.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vgpu_operator.model import errors, request
+from vgpu_operator.model.settings import NvidiaSettings
+from vgpu_operator.vendors import base
+from vgpu_operator.wire import fields, keys, node_register, quantity, shape
+
+KEYWORD = "NVIDIA"
+
+WHOLE_CARD_CORES_PERCENT = 100
+
+IMPLAUSIBLE_MEMORY_MIB = 2**20
+"""1 TiB on one card: most likely bytes where MiB are meant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    """One container's amounts; None where the resource is not set."""
+
+    count: int | None
+    memory_mib: int | None
+    memory_percent: int | None
+    cores_percent: int | None
+    priority: int | None
+
+
+class Nvidia:
+    """NVIDIA under the names and defaults of its settings."""
+
+    __slots__ = ("_settings", "_spec")
+
+    def __init__(self, settings: NvidiaSettings) -> None:
+        self._settings = settings
+        self._spec = base.VendorSpec(
+            keyword=KEYWORD,
+            id="nvidia",
+            register_key="hami.io/node-nvidia-register",
+            handshake_key="hami.io/node-handshake",
+            to_allocate_key="hami.io/vgpu-devices-to-allocate",
+            allocated_key="hami.io/vgpu-devices-allocated",
+            more_pod_keys=("hami.io/vgpu-mig-allocations",),
+            lock_key=keys.NODE_LOCK,
+            count_resource=settings.resource_count_name,
+            memory_resource=settings.resource_memory_name or None,
+            memory_unit_mib=settings.memory_factor,
+            memory_percent_resource=settings.resource_memory_percentage_name or None,
+            cores_resource=settings.resource_core_name or None,
+            priority_resource=settings.resource_priority_name or None,
+            use_type_key="nvidia.com/use-gputype",
+            avoid_type_key="nvidia.com/nouse-gputype",
+            use_id_key="nvidia.com/use-gpuuuid",
+            avoid_id_key="nvidia.com/nouse-gpuuuid",
+            numa_bind_key="nvidia.com/numa-bind",
+            mode_key="nvidia.com/vgpu-mode",
+        )
+
+    @property
+    def spec(self) -> base.VendorSpec:
+        """NVIDIA's names."""
+        return self._spec
+
+    def decode_devices(self, text: str) -> node_register.RegisterText:
+        """Return the cards of ``hami.io/node-nvidia-register``."""
+        return node_register.decode_register(text, key=self._spec.register_key or "")
+
+    def derive(
+        self, limits: Mapping[str, Any], requests: Mapping[str, Any]
+    ) -> request.DeviceRequest | None:
+        """Return what one container asks for; None when it needs no card.
+
+        A percentage or a number of cores that is no whole number is ignored,
+        as in HAMi; both end at 100, whatever is written. Memory is judged.
+        """
+        count = self._count(limits, requests)
+        if not count:
+            return None
+        memory_mib = self._memory_mib(limits, requests) or 0
+        memory_percent = self._lenient_percent(limits, requests)
+        if not memory_mib and memory_percent is None:
+            memory_mib = self._settings.default_memory
+            memory_percent = None if memory_mib else 100
+        return request.DeviceRequest(
+            vendor=KEYWORD,
+            count=count,
+            memory_mib=memory_mib,
+            memory_percent=memory_percent,
+            cores_percent=self._lenient_cores(limits, requests),
+        )
+
+    def selection(self, annotations: Mapping[str, Any]) -> request.CardSelection:
+        """Return the pod author's rules which cards may serve."""
+        return base.selection(self._spec, annotations)
+
+    def admit(
+        self,
+        container: Mapping[str, Any],
+        pod: Mapping[str, Any],  # noqa: ARG002  # other vendors read the pod's annotations
+    ) -> base.ContainerChanges:
+        """Return the defaults and variables of a new pod's container."""
+        resources = shape.mapping(container.get("resources"))
+        limits = shape.mapping(resources.get("limits"))
+        requests = shape.mapping(resources.get("requests"))
+        wish = self._wish(limits, requests)
+
+        changed: dict[str, Any] = {}
+        count = wish.count
+        if count is None and self._settings.default_gpu_num and _names_an_amount(wish):
+            count = self._settings.default_gpu_num
+            changed[self._spec.count_resource] = str(count)
+        env = self._policy_env()
+        if not count:
+            return base.ContainerChanges(asks=False, env=env, idle_env=self._idle_env())
+
+        for name in self._spec.resources:
+            if limits.get(name) is None and requests.get(name) is not None:
+                changed[name] = requests[name]
+        if self._spec.cores_resource and self._is_exclusive(wish):
+            changed[self._spec.cores_resource] = str(WHOLE_CARD_CORES_PERCENT)
+        if wish.priority is not None:
+            env["CUDA_TASK_PRIORITY"] = str(wish.priority)
+        return base.ContainerChanges(
+            asks=True,
+            resources=changed,
+            env=env,
+            runtime_class=self._settings.runtime_class_name,
+            warnings=self._warnings(wish),
+        )
+
+    def _wish(self, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> _Wish:
+        """Read all amounts strictly, for admission."""
+        spec = self._spec
+        return _Wish(
+            count=self._count(limits, requests),
+            memory_mib=self._memory_mib(limits, requests),
+            memory_percent=_amount(
+                spec.memory_percent_resource,
+                limits,
+                requests,
+                at_most=100,
+                hint="write an integer between 0 and 100",
+            ),
+            cores_percent=_amount(
+                spec.cores_resource,
+                limits,
+                requests,
+                at_most=fields.INT32_MAX,
+                hint="write percent of one card as a whole number, 0 to 100",
+            ),
+            priority=_amount(
+                spec.priority_resource,
+                limits,
+                requests,
+                at_most=fields.INT32_MAX,
+                hint="write a whole number such as 0 or 1",
+            ),
+        )
+
+    def _count(self, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> int | None:
+        return _amount(
+            self._spec.count_resource,
+            limits,
+            requests,
+            at_most=fields.INT32_MAX,
+            hint="write how many cards the container needs, such as 1",
+        )
+
+    def _memory_mib(self, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> int | None:
+        name = self._spec.memory_resource
+        unit_mib = self._spec.memory_unit_mib
+        value = _amount(
+            name,
+            limits,
+            requests,
+            at_most=fields.INT32_MAX // unit_mib,
+            hint=_memory_hint(base.asked(name, limits, requests), unit_mib),
+        )
+        return None if value is None else value * unit_mib
+
+    def _lenient_percent(
+        self, limits: Mapping[str, Any], requests: Mapping[str, Any]
+    ) -> int | None:
+        value = _whole(base.asked(self._spec.memory_percent_resource, limits, requests))
+        return min(value, 100) if value is not None and value > 0 else None
+
+    def _lenient_cores(self, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> int:
+        name = self._spec.cores_resource
+        raw = base.asked(name, limits, requests)
+        value = _whole(raw)
+        if value is None:
+            return self._settings.default_cores
+        if value < 0:
+            raise errors.RequestError(f"{name}: {fields.shown(raw)} is negative; write 0 to 100")
+        return min(value, WHOLE_CARD_CORES_PERCENT)
+
+    def _is_exclusive(self, wish: _Wish) -> bool:
+        """Whether the container takes whole cards, which then get 100 cores.
+
+        HAMi also calls a bare count exclusive when ``defaultMemory`` gives it
+        only a part of the card; here it shares.
+        """
+        if wish.cores_percent is not None:
+            return False
+        if self._spec.memory_resource is None or wish.memory_percent == 100:
+            return True
+        nothing_named = wish.memory_mib is None and wish.memory_percent is None
+        return nothing_named and self._settings.default_memory == 0
+
+    def _policy_env(self) -> dict[str, str]:
+        policy = self._settings.gpu_core_policy
+        return {} if policy in ("", "default") else {"GPU_CORE_UTILIZATION_POLICY": policy}
+
+    def _idle_env(self) -> dict[str, str]:
+        return {"NVIDIA_VISIBLE_DEVICES": "none"} if self._settings.overwrite_env else {}
+
+    def _warnings(self, wish: _Wish) -> tuple[str, ...]:
+        found = []
+        if wish.cores_percent is not None and wish.cores_percent > WHOLE_CARD_CORES_PERCENT:
+            found.append(
+                f"{self._spec.cores_resource}: {wish.cores_percent} is more than one whole card; "
+                "it counts as 100"
+            )
+        if wish.memory_mib is not None and wish.memory_mib >= IMPLAUSIBLE_MEMORY_MIB:
+            found.append(
+                f"{self._spec.memory_resource}: {wish.memory_mib} MiB on each card is more than "
+                f"any card has; write {_memory_unit(self._spec.memory_unit_mib)}, not bytes"
+            )
+        return tuple(found)
+
+
+def _names_an_amount(wish: _Wish) -> bool:
+    amounts = (wish.memory_mib, wish.memory_percent, wish.cores_percent)
+    return any(amount is not None for amount in amounts)
+
+
+def _whole(raw: object | None) -> int | None:
+    """Return a whole number, None when it is absent or no whole number."""
+    if raw is None:
+        return None
+    try:
+        return quantity.decode_integer(raw)
+    except errors.DecodeError:
+        return None
+
+
+def _amount(
+    name: str | None,
+    limits: Mapping[str, Any],
+    requests: Mapping[str, Any],
+    *,
+    at_most: int,
+    hint: str,
+) -> int | None:
+    """Return a whole number from 0 to ``at_most``; None when nobody sets it."""
+    raw = base.asked(name, limits, requests)
+    if raw is None:
+        return None
+    try:
+        value = quantity.decode_integer(raw)
+    except errors.DecodeError as fault:
+        raise errors.RequestError(
+            f"{name}: {fields.shown(raw)} is no whole number; {hint}"
+        ) from fault
+    if value < 0:
+        raise errors.RequestError(f"{name}: {fields.shown(raw)} is negative; {hint}")
+    if value > at_most:
+        raise errors.RequestError(f"{name}: {fields.shown(raw)} is more than {at_most}; {hint}")
+    return value
+
+
+def _memory_unit(unit_mib: int) -> str:
+    return "MiB" if unit_mib == 1 else f"units of {unit_mib} MiB"
+
+
+def _memory_hint(raw: object | None, unit_mib: int) -> str:
+    """Say how to write memory; a value in bytes is turned into what was meant."""
+    meant = (_whole(raw) or 0) // 2**20 // unit_mib
+    example = meant if 0 < meant <= fields.INT32_MAX else max(1, 4000 // unit_mib)
+    unit = _memory_unit(unit_mib)
+    return f"write {unit} as a plain number without a suffix, such as {example}"

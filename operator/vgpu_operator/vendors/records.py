@@ -1,0 +1,190 @@
+"""Raw Node and Pod objects become records: only what the operator decides on."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from vgpu_operator.model import allocation, errors, records, request
+from vgpu_operator.vendors import base, requests
+from vgpu_operator.wire import bind_phase, clock_text, keys, pod_devices, quantity, shape
+
+_NO_PROMISE: Mapping[str, allocation.PodShares] = MappingProxyType({})
+_NO_FAULT: Mapping[str, errors.DecodeError] = MappingProxyType({})
+
+
+def node_record(raw: Mapping[str, Any], vendors: Sequence[base.Vendor]) -> records.NodeRecord:
+    """Return what counts of a Node; its texts stay undecoded."""
+    metadata = shape.mapping(raw.get("metadata"))
+    annotations = shape.mapping(metadata.get("annotations"))
+    allocatable = shape.mapping(shape.mapping(raw.get("status")).get("allocatable"))
+    registers: dict[str, str] = {}
+    handshakes: dict[str, str] = {}
+    locks: dict[str, str] = {}
+    counts: dict[str, int] = {}
+    for vendor in vendors:
+        spec = vendor.spec
+        _copy_text(annotations, spec.register_key, registers, spec.keyword)
+        _copy_text(annotations, spec.handshake_key, handshakes, spec.keyword)
+        _copy_text(annotations, spec.lock_key, locks, spec.lock_key)
+        count = _count(allocatable.get(spec.count_resource))
+        if count is not None:
+            counts[spec.keyword] = count
+    cordoned = shape.text(annotations.get(keys.DEVICE_CORDON)).split(",")
+    return records.NodeRecord(
+        name=shape.text(metadata.get("name")),
+        uid=shape.text(metadata.get("uid")),
+        resource_version=shape.text(metadata.get("resourceVersion")),
+        registers=registers,
+        handshakes=handshakes,
+        allocatable=counts,
+        locks=locks,
+        cordoned=frozenset(word.strip() for word in cordoned if word.strip()),
+        woken=shape.text(annotations.get(keys.WAKE)),
+    )
+
+
+def pod_record(
+    raw: Mapping[str, Any],
+    vendors: Sequence[base.Vendor],
+    *,
+    aliases: Mapping[str, Sequence[str]],
+) -> records.PodRecord:
+    """Return what counts of a Pod; bad annotations become ``faults``, never an error."""
+    metadata = shape.mapping(raw.get("metadata"))
+    annotations = shape.mapping(metadata.get("annotations"))
+    spec = shape.mapping(raw.get("spec"))
+    status = shape.mapping(raw.get("status"))
+    wish = _request(raw, vendors, aliases)
+    promised, faults = _promised(annotations, vendors, n_containers=len(wish.containers))
+    return records.PodRecord(
+        key=wish.pod,
+        resource_version=shape.text(metadata.get("resourceVersion")),
+        node=shape.text(spec.get("nodeName")),
+        phase=shape.text(status.get("phase")),
+        scheduler=shape.text(spec.get("schedulerName")),
+        request=wish,
+        admitted=bool(status.get("startTime")),
+        deleting=bool(metadata.get("deletionTimestamp")),
+        init_done=_init_done(wish, status),
+        promised_node=shape.text(annotations.get(keys.ASSIGNED_NODE)),
+        promised=promised,
+        to_allocate=_to_allocate(annotations, vendors),
+        bind_phase=bind_phase.decode_bind_phase(_text_or_none(annotations, keys.BIND_PHASE)),
+        bind_time_s=clock_text.decode_unix_s(shape.text(annotations.get(keys.BIND_TIME))),
+        faults=faults,
+        group=_group(metadata, spec),
+        has_volumes=_has_claims(spec),
+        refused=_is_refused(status),
+    )
+
+
+def _request(
+    raw: Mapping[str, Any],
+    vendors: Sequence[base.Vendor],
+    aliases: Mapping[str, Sequence[str]],
+) -> request.PodRequest:
+    """Return the pod's wish; one that cannot be meant keeps its cards charged."""
+    try:
+        return requests.pod_request(raw, vendors, aliases=aliases)
+    except errors.RequestError as fault:
+        sentence = str(fault)
+    wish = requests.without_weights(raw, vendors, aliases=aliases)
+    containers = tuple(
+        dataclasses.replace(container, impossible=container.impossible or sentence)
+        if container.devices
+        else container
+        for container in wish.containers
+    )
+    return dataclasses.replace(wish, containers=containers)
+
+
+def _promised(
+    annotations: Mapping[str, Any], vendors: Sequence[base.Vendor], *, n_containers: int
+) -> tuple[Mapping[str, allocation.PodShares], Mapping[str, errors.DecodeError]]:
+    """Return the readable shares and the first fault of each vendor's text."""
+    if not annotations:
+        return _NO_PROMISE, _NO_FAULT
+    promised: dict[str, allocation.PodShares] = {}
+    faults: dict[str, errors.DecodeError] = {}
+    for vendor in vendors:
+        key = vendor.spec.allocated_key
+        text = shape.text(annotations.get(key)) if key else ""
+        if not key or not text:
+            continue
+        devices = pod_devices.decode_pod_devices(text, key=key, containers=n_containers)
+        promised[vendor.spec.keyword] = devices.shares
+        if devices.faults:
+            faults[vendor.spec.keyword] = devices.faults[0]
+    return promised, faults
+
+
+def _to_allocate(annotations: Mapping[str, Any], vendors: Sequence[base.Vendor]) -> frozenset[str]:
+    if not annotations:
+        return frozenset()
+    return frozenset(
+        vendor.spec.keyword
+        for vendor in vendors
+        if vendor.spec.to_allocate_key
+        and not pod_devices.is_served(shape.text(annotations.get(vendor.spec.to_allocate_key)))
+    )
+
+
+def _init_done(wish: request.PodRequest, status: Mapping[str, Any]) -> bool:
+    """Whether every ordinary init container has ended with code 0.
+
+    A status that is missing is an init container that has not run.
+    """
+    names = {c.name for c in wish.containers if c.kind is request.ContainerKind.INIT}
+    if not names:
+        return True
+    for entry in shape.mappings(status.get("initContainerStatuses")):
+        ended = shape.mapping(shape.mapping(entry.get("state")).get("terminated"))
+        if ended.get("exitCode") == 0:
+            names.discard(shape.text(entry.get("name")))
+    return not names
+
+
+def _group(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
+    label = shape.text(shape.mapping(metadata.get("labels")).get(keys.POD_GROUP_LABEL))
+    return label or shape.text(shape.mapping(spec.get("schedulingGroup")).get("podGroupName"))
+
+
+def _has_claims(spec: Mapping[str, Any]) -> bool:
+    """Whether a volume is a claim, or becomes one (generic ephemeral volumes)."""
+    volumes = shape.mappings(spec.get("volumes"))
+    return any(volume.get("persistentVolumeClaim") or volume.get("ephemeral") for volume in volumes)
+
+
+def _is_refused(status: Mapping[str, Any]) -> bool:
+    return any(
+        condition.get("type") == "PodScheduled"
+        and condition.get("status") == "False"
+        and condition.get("reason") == "Unschedulable"
+        for condition in shape.mappings(status.get("conditions"))
+    )
+
+
+def _count(value: object) -> int | None:
+    """Return an allocatable count; None when absent or no whole number."""
+    if value is None:
+        return None
+    try:
+        return quantity.decode_integer(value)
+    except errors.DecodeError:
+        return None
+
+
+def _copy_text(
+    annotations: Mapping[str, Any], key: str | None, into: dict[str, str], name: str | None
+) -> None:
+    if key is None or name is None:
+        return
+    text = annotations.get(key)
+    if isinstance(text, str):
+        into[name] = text
+
+
+def _text_or_none(annotations: Mapping[str, Any], key: str) -> str | None:
+    text = annotations.get(key)
+    return text if isinstance(text, str) else None

@@ -1,0 +1,201 @@
+"""A Pod object becomes a ``PodRequest``: the place where raw limits end.
+
+Nothing here knows a vendor; each vendor reads its own resources.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from vgpu_operator.model import errors, policy, request
+from vgpu_operator.vendors import base
+from vgpu_operator.wire import fields, keys, shape
+
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+def pod_request(
+    pod: Mapping[str, Any],
+    vendors: Sequence[base.Vendor],
+    *,
+    aliases: Mapping[str, Sequence[str]],
+) -> request.PodRequest:
+    """Return what a pod asks for.
+
+    A container that asks for something no card can give keeps its place with
+    ``impossible`` set, so the pod fits nowhere rather than everywhere.
+
+    Args:
+        pod: a Pod as the API serves it.
+        vendors: as ``registry.build`` returns them.
+        aliases: earlier names of a resource by today's name; they count where
+            the container does not use today's name.
+
+    Raises:
+        RequestError: the pod's scoring weights cannot be read and the pod
+            asks for a card; the text names the annotation.
+    """
+    found = without_weights(pod, vendors, aliases=aliases)
+    if not found.wants_devices:
+        return found
+    text = _annotations(pod).get(keys.SCORING_WEIGHTS)
+    return dataclasses.replace(found, weights=_weights(text))
+
+
+def without_weights(
+    pod: Mapping[str, Any],
+    vendors: Sequence[base.Vendor],
+    *,
+    aliases: Mapping[str, Sequence[str]],
+) -> request.PodRequest:
+    """Return what a pod asks for, scoring weights left out; never raises."""
+    containers = tuple(
+        _container(container, kind, vendors, aliases) for kind, container in _by_kind(pod)
+    )
+    found = request.PodRequest(pod=pod_key(pod), containers=containers)
+    if not found.wants_devices:
+        return found
+    annotations = _annotations(pod)
+    by_keyword = {vendor.spec.keyword: vendor for vendor in vendors}
+    rules = ((word, by_keyword[word].selection(annotations)) for word in found.vendors)
+    return dataclasses.replace(
+        found,
+        selections={word: rule for word, rule in rules if rule != request.NO_SELECTION},
+        node_policy=_node_policy(annotations.get(keys.NODE_POLICY)),
+        card_policies=_card_policies(annotations.get(keys.CARD_POLICY)),
+    )
+
+
+def pod_key(pod: Mapping[str, Any]) -> request.PodKey:
+    """Return which pod this is; a namespace that is left out is ``default``."""
+    metadata = shape.mapping(pod.get("metadata"))
+    return request.PodKey(
+        namespace=shape.text(metadata.get("namespace")) or "default",
+        name=shape.text(metadata.get("name")),
+        uid=shape.text(metadata.get("uid")),
+    )
+
+
+def _annotations(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    return shape.mapping(shape.mapping(pod.get("metadata")).get("annotations"))
+
+
+def _by_kind(
+    pod: Mapping[str, Any],
+) -> Iterator[tuple[request.ContainerKind, Mapping[str, Any]]]:
+    for field, _, container in shape.containers(pod):
+        if field == "containers":
+            kind = request.ContainerKind.APP
+        elif container.get("restartPolicy") == "Always":
+            kind = request.ContainerKind.SIDECAR
+        else:
+            kind = request.ContainerKind.INIT
+        yield kind, container
+
+
+def _container(
+    container: Mapping[str, Any],
+    kind: request.ContainerKind,
+    vendors: Sequence[base.Vendor],
+    aliases: Mapping[str, Sequence[str]],
+) -> request.ContainerRequest:
+    name = shape.text(container.get("name"))
+    resources = shape.mapping(container.get("resources"))
+    limits = shape.mapping(resources.get("limits"))
+    requests = shape.mapping(resources.get("requests"))
+    if not _is_extended(limits) and not _is_extended(requests):
+        return request.ContainerRequest(name=name, kind=kind)
+    limits, requests = _under_todays_names(limits, requests, aliases)
+    devices = []
+    impossible = ""
+    for vendor in vendors:
+        try:
+            wish = vendor.derive(limits, requests)
+        except errors.RequestError as fault:
+            impossible = impossible or f"container {name}: {fault}"
+            continue
+        if wish is not None:
+            devices.append(wish)
+    return request.ContainerRequest(
+        name=name, kind=kind, devices=tuple(devices), impossible=impossible
+    )
+
+
+def _is_extended(quantities: Mapping[str, Any]) -> bool:
+    """Whether any name has a domain: cards' resources always do, ``cpu`` does not."""
+    return any("/" in name for name in quantities if isinstance(name, str))
+
+
+def _under_todays_names(
+    limits: Mapping[str, Any],
+    requests: Mapping[str, Any],
+    aliases: Mapping[str, Sequence[str]],
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return both maps with earlier names replaced where today's name is absent."""
+    for today, earlier_names in aliases.items():
+        if today in limits or today in requests:
+            continue
+        for earlier in earlier_names:
+            if earlier in limits or earlier in requests:
+                limits, requests = (
+                    _renamed(limits, earlier, today),
+                    _renamed(requests, earlier, today),
+                )
+                break
+    return limits, requests
+
+
+def _renamed(quantities: Mapping[str, Any], earlier: str, today: str) -> Mapping[str, Any]:
+    if earlier not in quantities:
+        return quantities
+    return {**quantities, today: quantities[earlier]}
+
+
+def _node_policy(text: object) -> policy.NodePolicy | None:
+    """Return the policy of that name; any other word means the default."""
+    try:
+        return policy.NodePolicy(shape.text(text))
+    except ValueError:
+        return None
+
+
+def _card_policies(text: object) -> tuple[policy.CardPolicy, ...]:
+    """Return the chain of a comma list; words that are no policy are left out."""
+    known = {word.value: word for word in policy.CardPolicy}
+    return tuple(known[word] for word in base.words(text) if word in known)
+
+
+def _weights(text: object) -> policy.ScoringWeights | None:
+    """Return the weights of ``slot=1,core=1,memory=3``; None when absent.
+
+    All three, each once, whole and not negative, not all zero.
+    """
+    if text is None:
+        return None
+    found: dict[str, int] = {}
+    for entry in str(text).split(","):
+        name, equals, number = (part.strip() for part in entry.partition("="))
+        if not equals:
+            raise _bad_weights(text, f"{fields.shown(entry)} is no name=number")
+        if name not in ("slot", "core", "memory"):
+            raise _bad_weights(text, f"{fields.shown(name)} is no weight")
+        if name in found:
+            raise _bad_weights(text, f"{name} is given twice")
+        if not _WHOLE_NUMBER.fullmatch(number) or int(number) > fields.INT64_MAX:
+            raise _bad_weights(text, f"{fields.shown(number)} is no whole number")
+        if int(number) < 0:
+            raise _bad_weights(text, f"{name} is negative")
+        found[name] = int(number)
+    if len(found) < 3:
+        raise _bad_weights(text, "one of slot, core and memory is missing")
+    if not any(found.values()):
+        raise _bad_weights(text, "all weights are 0")
+    return policy.ScoringWeights(slot=found["slot"], core=found["core"], memory=found["memory"])
+
+
+def _bad_weights(text: object, why: str) -> errors.RequestError:
+    return errors.RequestError(
+        f"annotation {keys.SCORING_WEIGHTS}: {fields.shown(text)}: {why}; "
+        "write all three, such as slot=1,core=1,memory=1"
+    )

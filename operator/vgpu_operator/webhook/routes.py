@@ -1,0 +1,173 @@
+"""``/webhook`` and ``/healthz``: decode, ask the flow, encode.
+
+Every answer is JSON. A body that is no review is the caller's fault (400); a
+fault of ours is logged with its trace and answered without (500), which the
+API server treats as its ``failurePolicy`` says.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import structlog
+from aiohttp import web
+
+from vgpu_operator.flows import admit
+from vgpu_operator.model import errors
+from vgpu_operator.model.settings import Settings
+from vgpu_operator.vendors import base
+from vgpu_operator.webhook import configuration
+from vgpu_operator.wire import admission, shape
+
+LARGEST_BODY_BYTES = 3 * 2**20
+"""The API server's own limit for one object, as JSON."""
+
+JSON = "application/json"
+
+_log = structlog.get_logger(__name__)
+
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def _nobody(_outcome: str) -> None:
+    """Count nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookState:
+    """What the routes need.
+
+    Attributes:
+        timeout_s: how long a call's body may take to come.
+        most_calls: calls that may run at once; more get 503.
+        observe: told each call's outcome (``allowed``, ``changed``,
+            ``refused``, ``skipped``, ``bad``, ``busy``, ``late``, ``failed``).
+    """
+
+    settings: Settings
+    vendors: Sequence[base.Vendor]
+    timeout_s: float = 5.0
+    most_calls: int = 64
+    observe: Callable[[str], None] = _nobody
+
+
+def build(state: WebhookState) -> web.Application:
+    """Return the application with both routes."""
+    app = web.Application(client_max_size=LARGEST_BODY_BYTES, middlewares=[_json_errors])
+    app.router.add_post(configuration.PATH, _Webhook(state).answer)
+    app.router.add_get("/healthz", _healthz)
+    return app
+
+
+class _Webhook:
+    """Keeps one slow or eager caller from taking the process; then decides."""
+
+    def __init__(self, state: WebhookState) -> None:
+        self._state = state
+        self._running = 0
+
+    async def answer(self, call: web.Request) -> web.Response:
+        """Answer one AdmissionReview within the limits of time and calls."""
+        if self._running >= self._state.most_calls:
+            self._state.observe("busy")
+            return failure(503, f"{self._running} calls are running; try again")
+        self._running += 1
+        try:
+            async with asyncio.timeout(self._state.timeout_s):
+                body = await call.read()
+            outcome, response = _decide(body, self._state)
+        except TimeoutError:
+            outcome = "late"
+            response = failure(408, f"the body took longer than {self._state.timeout_s} s to come")
+        except web.HTTPRequestEntityTooLarge:
+            outcome = "bad"
+            response = failure(413, f"the body is larger than {LARGEST_BODY_BYTES} bytes")
+        except Exception:
+            self._state.observe("failed")
+            raise
+        finally:
+            self._running -= 1
+        self._state.observe(outcome)
+        return response
+
+
+def _decide(body: bytes, state: WebhookState) -> tuple[str, web.Response]:
+    """Return the outcome's word and the answer to one body."""
+    try:
+        asked = admission.decode_review(body)
+    except errors.DecodeError as fault:
+        return "bad", failure(400, str(fault))
+    if not _is_new_pod(asked):
+        return "skipped", _reviewed(asked, admit.UNTOUCHED)
+    verdict = admit.admit(asked.object, settings=state.settings, vendors=state.vendors)
+    outcome = _outcome(verdict)
+    if outcome != "allowed":
+        _log_verdict(asked, verdict, outcome)
+    return outcome, _reviewed(asked, verdict)
+
+
+async def _healthz(_call: web.Request) -> web.Response:
+    return web.Response(body=orjson.dumps({"status": "ok"}), content_type=JSON)
+
+
+def failure(status: int, message: str) -> web.Response:
+    """Return an error as JSON: ``{"error": message}``."""
+    return web.Response(status=status, body=orjson.dumps({"error": message}), content_type=JSON)
+
+
+@web.middleware
+async def _json_errors(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPMethodNotAllowed as fault:
+        allowed = ", ".join(sorted(fault.allowed_methods))
+        return failure(405, f"{request.path} takes {allowed}, not {request.method}")
+    except web.HTTPNotFound:
+        return failure(404, f"there is no {request.path}; see {configuration.PATH} and /healthz")
+    except web.HTTPException as fault:
+        return failure(fault.status, fault.reason)
+    except Exception:
+        _log.exception("webhook call failed", path=request.path)
+        return failure(500, "the webhook failed on this call; see the operator's log")
+
+
+def _is_new_pod(asked: admission.AdmissionRequest) -> bool:
+    return (
+        (asked.group, asked.kind) == ("", "Pod")
+        and asked.operation == "CREATE"
+        and not asked.subresource
+    )
+
+
+def _reviewed(asked: admission.AdmissionRequest, verdict: admit.Verdict) -> web.Response:
+    body = admission.encode_response(
+        asked.uid,
+        allowed=verdict.allowed,
+        patch=verdict.patch,
+        message=verdict.message,
+        code=verdict.code,
+        warnings=verdict.warnings,
+    )
+    return web.Response(body=body, content_type=JSON)
+
+
+def _outcome(verdict: admit.Verdict) -> str:
+    if not verdict.allowed:
+        return "refused"
+    return "changed" if verdict.patch else "allowed"
+
+
+def _log_verdict(asked: admission.AdmissionRequest, verdict: admit.Verdict, outcome: str) -> None:
+    metadata: Mapping[str, Any] = shape.mapping(asked.object.get("metadata"))
+    name = shape.text(metadata.get("name")) or shape.text(metadata.get("generateName"))
+    _log.info(
+        "pod admission",
+        outcome=outcome,
+        namespace=asked.namespace,
+        pod=name,
+        changes=len(verdict.patch),
+        message=verdict.message,
+        dry_run=asked.dry_run,
+    )

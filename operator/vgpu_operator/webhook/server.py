@@ -1,0 +1,93 @@
+"""The webhook's listener: start, stop, and a certificate that stays current."""
+
+import asyncio
+import contextlib
+import ssl
+
+import structlog
+from aiohttp import web
+
+from vgpu_operator.model import errors
+from vgpu_operator.webhook import certificates, routes
+
+RELOAD_INTERVAL_S = 10.0
+"""How often certificate files are looked at; kubelet itself takes a minute."""
+
+SHUTDOWN_TIMEOUT_S = 5.0
+
+_log = structlog.get_logger(__name__)
+
+
+class RunningServer:
+    """A webhook that listens; made by ``start``."""
+
+    def __init__(self, runner: web.AppRunner, port: int) -> None:
+        self._runner = runner
+        self._watch: asyncio.Task[None] | None = None
+        self.port = port
+
+    def watch(self, files: certificates.CertificateFiles) -> None:
+        """Read the certificate's files again whenever they change."""
+        self._watch = asyncio.create_task(keep_current(files), name="webhook-certificate")
+
+    async def stop(self) -> None:
+        """Finish running calls, then stop listening."""
+        if self._watch is not None:
+            self._watch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watch
+        await self._runner.cleanup()
+
+
+async def start(
+    state: routes.WebhookState,
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | certificates.CertificateFiles,
+) -> RunningServer:
+    """Listen on ``host`` and ``port``; 0 takes a free port.
+
+    Args:
+        state: what the routes need.
+        host: address to listen on.
+        port: TCP port.
+        tls: a context, or certificate files that are followed when they change.
+
+    Raises:
+        SettingsError: the address cannot be taken.
+    """
+    runner = web.AppRunner(
+        routes.build(state), access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S
+    )
+    await runner.setup()
+    context = tls.context if isinstance(tls, certificates.CertificateFiles) else tls
+    try:
+        await web.TCPSite(runner, host, port, ssl_context=context).start()
+    except OSError as fault:
+        await runner.cleanup()
+        raise errors.SettingsError(
+            f"the webhook cannot listen on {host}:{port}: {fault.strerror or fault}; "
+            "choose another address (--webhook-bind)"
+        ) from fault
+    server = RunningServer(runner, _bound_port(runner))
+    if isinstance(tls, certificates.CertificateFiles):
+        server.watch(tls)
+    return server
+
+
+async def keep_current(
+    files: certificates.CertificateFiles, *, interval_s: float = RELOAD_INTERVAL_S
+) -> None:
+    """Follow certificate files until cancelled; a bad pair is logged and not used."""
+    while True:
+        await asyncio.sleep(interval_s)
+        try:
+            if await asyncio.to_thread(files.reload):
+                _log.info("webhook certificate reloaded")
+        except errors.SettingsError as fault:
+            _log.warning("webhook certificate kept", fault=str(fault))
+
+
+def _bound_port(runner: web.AppRunner) -> int:
+    address = runner.addresses[0]
+    return int(address[1])

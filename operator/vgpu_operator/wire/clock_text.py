@@ -1,0 +1,115 @@
+"""Points in time as the peers write them.
+
+Grammar; ``digit`` counts are exact, a time without zone is UTC::
+
+    time     = date ( " " | "T" ) clock [ "." digits ] [ zone ]
+    date     = YYYY "-" MM "-" DD | YYYY "." MM "." DD
+    clock    = hh ":" mm ":" ss
+    zone     = "Z" | ( "+" | "-" ) hh ":" mm
+             | " " ( "+" | "-" ) hhmm [ " " name ] [ " m=" ( "+" | "-" ) seconds ]
+    unix     = 1 to 12 digits
+
+The last zone is what Go prints for a ``time.Time``, monotonic clock included;
+dots in the date are the Ascend plugin's and the protocol page's MLU example.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Final
+
+_TIME: Final = re.compile(
+    r"(?P<year>\d{4})(?P<dot>[-.])(?P<month>\d\d)(?P=dot)(?P<day>\d\d)[ T]"
+    r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:\.(?P<fraction>\d{1,20}))?"
+    r"(?:Z|(?P<sign>[+-])(?P<zone_hour>\d\d):(?P<zone_minute>\d\d)"
+    r"| (?P<go_sign>[+-])(?P<go_hour>\d\d)(?P<go_minute>\d\d)(?: [A-Z0-9+-]{1,6})?"
+    r"(?: m=[+-]\d{1,20}(?:\.\d{1,20})?)?)?",
+    re.ASCII,
+)
+_UNIX: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
+
+
+def decode_time(text: str) -> datetime | None:
+    """Return the time, aware and in UTC; None when the text is no time.
+
+    Fractions finer than a microsecond are cut.
+
+    >>> decode_time("2024-01-23 04:30:04.434037031 +0000 UTC m=+1104711.777756895")
+    datetime.datetime(2024, 1, 23, 4, 30, 4, 434037, tzinfo=datetime.timezone.utc)
+    >>> decode_time("2024.01.10 04:06:57").isoformat()
+    '2024-01-10T04:06:57+00:00'
+    >>> decode_time("2026-01-15T17:59:30+08:00").isoformat()
+    '2026-01-15T09:59:30+00:00'
+    >>> decode_time("yesterday") is None
+    True
+    """
+    match = _TIME.fullmatch(text)
+    if match is None:
+        return None
+    try:
+        local = datetime(
+            int(match["year"]),
+            int(match["month"]),
+            int(match["day"]),
+            int(match["hour"]),
+            int(match["minute"]),
+            int(match["second"]),
+            int((match["fraction"] or "")[:6].ljust(6, "0")),
+            tzinfo=_zone(match),
+        )
+        return local.astimezone(UTC)
+    except (ValueError, OverflowError):  # a 31st of February, a year before 1
+        return None
+
+
+def encode_datetime(now: datetime) -> str:
+    """Write the handshake's form: UTC, whole seconds, no zone.
+
+    >>> encode_datetime(datetime(2026, 1, 15, 10, 0, tzinfo=UTC))
+    '2026-01-15 10:00:00'
+    """
+    return _utc(now).replace(microsecond=0, tzinfo=None).isoformat(" ")
+
+
+def encode_rfc3339(now: datetime) -> str:
+    """Write RFC 3339: UTC, whole seconds.
+
+    >>> encode_rfc3339(datetime(2026, 1, 15, 10, 0, tzinfo=UTC))
+    '2026-01-15T10:00:00Z'
+    """
+    return _utc(now).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
+
+
+def decode_unix_s(text: str) -> int | None:
+    """Return Unix seconds; None when the text is not digits alone.
+
+    >>> decode_unix_s("1705054796"), decode_unix_s("17e8")
+    (1705054796, None)
+    """
+    return int(text) if _UNIX.fullmatch(text) else None
+
+
+def encode_unix_s(now: datetime) -> str:
+    """Write Unix seconds.
+
+    >>> encode_unix_s(datetime(2026, 1, 15, 10, 0, tzinfo=UTC))
+    '1768471200'
+    """
+    return str(int(_utc(now).timestamp()))
+
+
+def _zone(match: re.Match[str]) -> timezone:
+    sign = match["sign"] or match["go_sign"]
+    if sign is None:
+        return UTC
+    offset = timedelta(
+        hours=int(match["zone_hour"] or match["go_hour"]),
+        minutes=int(match["zone_minute"] or match["go_minute"]),
+    )
+    return timezone(-offset if sign == "-" else offset)
+
+
+def _utc(now: datetime) -> datetime:
+    # A naive time would be taken as this machine's local time, silently.
+    if now.tzinfo is None:
+        raise ValueError("a time with a zone is wanted")
+    return now.astimezone(UTC)

@@ -1,0 +1,180 @@
+"""The devices that a pod is promised, and those it still waits for.
+
+Grammar::
+
+    pod       = { container ";" }
+    container = { entry ":" }
+    entry     = id "," word "," memory_mib "," cores_percent { "," ignored }
+              | ",,0,0"                       no device, as HAMi once wrote it
+              | ""                            no device
+
+One container segment per container of the pod, init containers first, empty
+where a container has no device. Numbers are 0 to 2147483647. The last ``:`` of
+a container and the last ``;`` of the text may be missing. An id may name an
+instance of a card: ``GPU-a0[0-1]``.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from vgpu_operator.model import allocation, errors
+from vgpu_operator.wire import fields
+
+_FIELDS: Final = 4
+_NO_DEVICE: Final = ["", "", "0", "0"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodDevices:
+    """What could be read of a pod's devices, and what could not.
+
+    Attributes:
+        shares: one entry per container of the text.
+        faults: one per unreadable entry; ``segment`` is the container's index,
+            ``offset`` the entry's first character.
+    """
+
+    shares: allocation.PodShares
+    faults: tuple[errors.DecodeError, ...] = ()
+
+
+def decode_pod_devices(text: str, *, key: str = "", containers: int | None = None) -> PodDevices:
+    """Read a devices annotation; an unreadable entry costs nothing but itself.
+
+    Exactly one empty segment is dropped at the end: the one that the last
+    ``;`` makes. A text that a plugin has worked on holds more of them.
+
+    Args:
+        containers: how many containers the pod has, where known: empty
+            segments beyond that number are dropped.
+
+    >>> read = decode_pod_devices(";GPU-a0,NVIDIA,2000,10:;")
+    >>> len(read.shares), read.shares[0], read.shares[1][0].memory_mib
+    (2, (), 2000)
+    >>> read = decode_pod_devices("GPU-a0,NVIDIA,abc,0:GPU-a1,NVIDIA,5,0:;", key="k")
+    >>> [share.device_id for share in read.shares[0]], str(read.faults[0])
+    (['GPU-a1'], "k, segment 0 at offset 0: memory must be an integer, got 'abc'")
+    """
+    shares: list[allocation.ContainerShares] = []
+    faults: list[errors.DecodeError] = []
+    for index, (offset, segment) in enumerate(_container_segments(text, containers)):
+        of_container: list[allocation.DeviceShare] = []
+        for at, entry in _entries(segment):
+            try:
+                of_container.append(_decode_entry(entry))
+            except errors.DecodeError as fault:
+                faults.append(
+                    errors.DecodeError(fault.reason, key=key, segment=index, offset=offset + at)
+                )
+        shares.append(tuple(of_container))
+    return PodDevices(shares=tuple(shares), faults=tuple(faults))
+
+
+def encode_pod_devices(shares: allocation.PodShares) -> str:
+    """Write a devices annotation.
+
+    >>> share = allocation.DeviceShare(
+    ...     device_id="GPU-a0", vendor_word="NVIDIA", memory_mib=1000, cores_percent=0)
+    >>> encode_pod_devices(((), (share,), ()))
+    ';GPU-a0,NVIDIA,1000,0:;;'
+
+    Raises:
+        ValueError: an id or word holds a separator.
+    """
+    return "".join(
+        "".join(f"{_encode_share(share)}:" for share in of_container) + ";"
+        for of_container in shares
+    )
+
+
+def is_served(text: str) -> bool:
+    """Say whether no container segment names a device, readable or not.
+
+    >>> is_served(";;"), is_served(""), is_served(";GPU-a1,NVIDIA,3000,20:;;")
+    (True, True, False)
+    """
+    return not any(True for segment in text.split(";") for _ in _entries(segment))
+
+
+def take_first(text: str) -> tuple[int, allocation.ContainerShares, str] | None:
+    """Take the first container's devices off a to-allocate text, as HAMi's plugin does.
+
+    The plugin reads the empty segment after the last ``;`` as one more
+    container and writes it back with a ``;`` of its own, so the text grows by
+    one with each call (recorded with HAMi v2.10.0's NVIDIA plugin). Entries
+    without any comma it passes over; another bad one stops it.
+
+    Returns:
+        The container's index, its devices, and the text that is left; None
+        when no device is left.
+
+    >>> index, shares, left = take_first("GPU-a0,NVIDIA,2000,10:;GPU-a1,NVIDIA,3000,20:;")
+    >>> index, shares[0].device_id, left
+    (0, 'GPU-a0', ';GPU-a1,NVIDIA,3000,20:;;')
+    >>> take_first(left)[2]
+    ';;;;'
+    >>> take_first(";;;;") is None
+    True
+
+    Raises:
+        DecodeError: an entry of any container is unreadable.
+    """
+    every: list[allocation.ContainerShares] = []
+    for index, (offset, segment) in enumerate(_split(text, ";")):
+        of_container: list[allocation.DeviceShare] = []
+        for at, entry in _entries(segment):
+            if "," not in entry:
+                continue
+            try:
+                of_container.append(_decode_entry(entry))
+            except errors.DecodeError as fault:
+                raise errors.DecodeError(fault.reason, segment=index, offset=offset + at) from fault
+        every.append(tuple(of_container))
+    for index, taken in enumerate(every):
+        if taken:
+            every[index] = ()
+            return index, taken, encode_pod_devices(tuple(every))
+    return None
+
+
+def _container_segments(text: str, containers: int | None) -> list[tuple[int, str]]:
+    segments = list(_split(text, ";"))
+    if not segments[-1][1].strip():
+        segments.pop()
+    if containers is not None:
+        while len(segments) > containers and not segments[-1][1].strip():
+            segments.pop()
+    return segments
+
+
+def _split(text: str, separator: str) -> Iterator[tuple[int, str]]:
+    """Yield the parts of a text with the offset of each part's first character."""
+    offset = 0
+    for part in text.split(separator):
+        yield offset, part
+        offset += len(part) + len(separator)
+
+
+def _entries(segment: str) -> Iterator[tuple[int, str]]:
+    """Yield the entries of a container segment that may be a device, with their offsets."""
+    for offset, part in _split(segment, ":"):
+        entry = part.strip()
+        if entry and entry.split(",", _FIELDS)[:_FIELDS] != _NO_DEVICE:
+            yield offset, entry
+
+
+def _decode_entry(entry: str) -> allocation.DeviceShare:
+    words = entry.split(",", _FIELDS)
+    if len(words) < _FIELDS:
+        raise errors.DecodeError(f"{_FIELDS} fields are wanted, got {fields.shown(entry)}")
+    return allocation.DeviceShare(
+        device_id=fields.decode_id(words[0]),
+        vendor_word=words[1],
+        memory_mib=fields.decode_integer(words[2], name="memory", low=0),
+        cores_percent=fields.decode_integer(words[3], name="cores", low=0),
+    )
+
+
+def _encode_share(share: allocation.DeviceShare) -> str:
+    return fields.joined(share.device_id, share.vendor_word, share.memory_mib, share.cores_percent)

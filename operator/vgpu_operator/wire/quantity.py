@@ -1,0 +1,117 @@
+"""Kubernetes quantities as exact integers.
+
+Grammar (Kubernetes, ``apimachinery/pkg/api/resource/quantity.go``)::
+
+    quantity = number [ suffix ]
+    number   = [ "+" | "-" ] ( digits [ "." [ digits ] ] | "." digits )
+    suffix   = "n" | "u" | "m" | "k" | "M" | "G" | "T" | "P" | "E"
+             | "Ki" | "Mi" | "Gi" | "Ti" | "Pi" | "Ei"
+             | ( "e" | "E" ) [ "+" | "-" ] digits
+
+Every resource of the protocol counts whole things (cards, MiB, percent), so a
+quantity that is no integer is an error, never rounded. How large a value may
+be is the business of whoever asked for it.
+"""
+
+import math
+import re
+from typing import Final
+
+from vgpu_operator.model import errors
+from vgpu_operator.wire import fields
+
+_LONGEST_TEXT: Final = 64
+_LARGEST_EXPONENT: Final = 64
+"""Far beyond 64 bits; keeps ``1e999999999`` from filling the memory."""
+
+_QUANTITY: Final = re.compile(
+    r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?"
+    r"(?:(?P<binary>[KMGTPE]i)|(?P<decimal>[numkMGTPE])|[eE](?P<exponent>[+-]?[0-9]{1,20}))?",
+    re.ASCII,
+)
+_PLAIN: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+
+
+def decode_integer(value: object, *, key: str = "") -> int:
+    """Return the exact integer that a quantity means.
+
+    Args:
+        value: as JSON or YAML holds it: text, or a bare number.
+        key: the resource name, for the message.
+
+    >>> decode_integer("16Gi"), decode_integer("3k"), decode_integer("0.5Ki"), decode_integer(10)
+    (17179869184, 3000, 512, 10)
+    >>> decode_integer("500m", key="nvidia.com/gpu")
+    Traceback (most recent call last):
+    vgpu_operator.model.errors.DecodeError: nvidia.com/gpu: '500m' is not a whole number
+
+    Raises:
+        DecodeError: no quantity, or no integer.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    text = repr(value) if isinstance(value, float) and math.isfinite(value) else value
+    if not isinstance(text, str):
+        raise errors.DecodeError(f"a quantity is wanted, got {fields.shown(value)}", key=key)
+    if len(text) > _LONGEST_TEXT:
+        raise errors.DecodeError(
+            f"a quantity has at most {_LONGEST_TEXT} characters, got {len(text)}", key=key
+        )
+    match = _QUANTITY.fullmatch(text)
+    if match is None or not (match["whole"] or match["part"]):
+        raise errors.DecodeError(f"{fields.shown(text)} is not a quantity", key=key)
+    result = _exact(match)
+    if result is None:
+        raise errors.DecodeError(f"{fields.shown(text)} is not a whole number", key=key)
+    return result
+
+
+def is_plain_integer(value: object) -> bool:
+    """Say whether the value is written as digits alone, without unit or point.
+
+    A few vendors give a bare number another unit than one with a suffix.
+
+    >>> is_plain_integer("3000"), is_plain_integer(8), is_plain_integer("3k")
+    (True, True, False)
+    """
+    if isinstance(value, str):
+        return len(value) <= _LONGEST_TEXT and _PLAIN.fullmatch(value) is not None
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def decode_plain_integer(value: object, *, key: str = "") -> int:
+    """Return a number of whole things whose unit the resource itself sets.
+
+    The unit (cards, MiB, percent) is not written. Suffixes keep their
+    Kubernetes meaning, because the API server itself turns 3000 into ``3k``:
+    ``16Gi`` for a resource in MiB is 17179869184 MiB, not 16384.
+
+    >>> decode_plain_integer("1k"), decode_plain_integer("16Gi")
+    (1000, 17179869184)
+
+    Raises:
+        DecodeError: no quantity, or no integer.
+    """
+    return decode_integer(value, key=key)
+
+
+def _exact(match: re.Match[str]) -> int | None:
+    """Return the value of a matched quantity; None when it is no integer we can write out."""
+    part = (match["part"] or "").rstrip("0")
+    number = int((match["whole"] or "") + part or "0")
+    if match["sign"] == "-":
+        number = -number
+    power = _DECIMAL[match["decimal"]] if match["decimal"] else int(match["exponent"] or 0)
+    if number == 0:
+        return 0
+    if abs(power) > _LARGEST_EXPONENT:
+        return None
+    if match["binary"]:
+        number <<= _BINARY[match["binary"]]
+    power -= len(part)
+    if power >= 0:
+        return int(number * 10**power)
+    quotient, rest = divmod(number, 10**-power)
+    return None if rest else quotient

@@ -1,0 +1,249 @@
+"""The JSON form of a register text: one list element is one card.
+
+Members (matched without regard to case; absent or null is 0, false, empty)::
+
+    id, type, mode            text
+    count, devmem, devcore    32-bit integers
+    index                     integer, not negative
+    numa                      integer
+    health                    boolean
+    migProfiles               list of {name, memoryMB, core, sliceCount,
+                              placements: list of {start, size}}
+    custominfo                object, carried as it is; never written
+
+The list is cut by hand into elements, so that each fault has its offset and a
+bad element costs nothing else.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from vgpu_operator.model import device, errors
+from vgpu_operator.wire import fields
+
+_BLANK: Final = " \t\n\r"
+_DEEPEST: Final = 32
+"""How deep ``custominfo`` may nest."""
+
+_LONGEST_INTEGER: Final = 20
+"""Characters of the longest 64-bit integer: longer ones are read as floats,
+which no integer field takes, because Python refuses to convert huge ones."""
+
+
+def split_list(text: str, *, key: str = "") -> list[tuple[int, object]]:
+    """Parse a JSON list into its elements with the offset of each.
+
+    Raises:
+        DecodeError: the text is no JSON list, or something follows it.
+    """
+    try:
+        return list(_elements(text))
+    except json.JSONDecodeError as fault:
+        raise errors.DecodeError(
+            f"the JSON does not parse: {fault.msg}", key=key, offset=fault.pos
+        ) from fault
+    except RecursionError as fault:
+        raise errors.DecodeError("the JSON nests too deep", key=key) from fault
+
+
+def decode_device(element: object) -> device.Device:
+    """Read one card from one parsed list element.
+
+    Raises:
+        DecodeError: without a place.
+    """
+    members = _members(element, name="a card")
+    return device.Device(
+        id=fields.decode_id(_text(members, "id")),
+        index=_integer(members, "index", low=0, high=fields.INT64_MAX),
+        slots=_integer(members, "count"),
+        memory_mib=_integer(members, "devmem"),
+        cores_percent=_integer(members, "devcore"),
+        type=_text(members, "type"),
+        numa=_integer(members, "numa", low=-fields.INT64_MAX - 1, high=fields.INT64_MAX),
+        mode=_text(members, "mode"),
+        healthy=_boolean(members, "health"),
+        mig_profiles=tuple(_mig_profile(item) for item in _list(members, "migprofiles")),
+        custom_info=_custom_info(members),
+    )
+
+
+def encode_devices(devices: Iterable[device.Device]) -> str:
+    """Write a list of cards: compact, members in HAMi's order, nothing that is empty."""
+    return json.dumps(
+        [{name: value for name, value in _all_members(card).items() if value} for card in devices],
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
+
+
+def _all_members(card: device.Device) -> dict[str, object]:
+    return {
+        "id": card.id,
+        "index": card.index,
+        "count": card.slots,
+        "devmem": card.memory_mib,
+        "devcore": card.cores_percent,
+        "type": card.type,
+        "numa": card.numa,
+        "mode": card.mode,
+        "migProfiles": [
+            {
+                "name": profile.name,
+                "memoryMB": profile.memory_mib,
+                "core": profile.cores_percent,
+                "sliceCount": profile.slice_count,
+                "placements": [
+                    {"start": placement.start, "size": placement.size}
+                    for placement in profile.placements
+                ],
+            }
+            for profile in card.mig_profiles
+        ],
+        "health": card.healthy,
+    }
+
+
+def _elements(text: str) -> Iterator[tuple[int, object]]:
+    at = _skip_blank(text, 0)
+    if text[at : at + 1] != "[":
+        raise json.JSONDecodeError("a list is wanted", text, at)
+    at = _skip_blank(text, at + 1)
+    closed = text[at : at + 1] == "]"
+    while not closed:
+        element, end = _JSON.raw_decode(text, at)
+        yield at, element
+        at = _skip_blank(text, end)
+        mark = text[at : at + 1]
+        if mark not in (",", "]"):
+            raise json.JSONDecodeError("',' or ']' is wanted", text, at)
+        closed = mark == "]"
+        if not closed:
+            at = _skip_blank(text, at + 1)
+    at = _skip_blank(text, at + 1)
+    if at != len(text):
+        raise json.JSONDecodeError("nothing may follow the list", text, at)
+
+
+def _skip_blank(text: str, at: int) -> int:
+    while at < len(text) and text[at] in _BLANK:
+        at += 1
+    return at
+
+
+def _parse_integer(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _LONGEST_INTEGER else float(digits)
+
+
+def _refuse_constant(name: str) -> object:
+    # NaN and Infinity are Python's additions, not JSON.
+    raise json.JSONDecodeError(f"{name} is not JSON", name, 0)
+
+
+_JSON: Final = json.JSONDecoder(parse_int=_parse_integer, parse_constant=_refuse_constant)
+
+
+def _members(value: object, *, name: str) -> dict[str, object]:
+    """Return an object's members by lower-case name; of equal ones the last stays."""
+    if not isinstance(value, dict):
+        raise errors.DecodeError(f"{name} must be an object, got {fields.shown(value)}")
+    return {member.lower(): content for member, content in value.items()}
+
+
+def _text(members: Mapping[str, object], name: str) -> str:
+    value = members.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise errors.DecodeError(f"{name} must be a text, got {fields.shown(value)}")
+    return _without_lone_surrogates(value)
+
+
+def _integer(
+    members: Mapping[str, object],
+    name: str,
+    *,
+    low: int = fields.INT32_MIN,
+    high: int = fields.INT32_MAX,
+) -> int:
+    value = members.get(name)
+    if value is None:
+        return 0
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise errors.DecodeError(f"{name} must be an integer, got {fields.shown(value)}")
+    return fields.in_range(value, name=name, low=low, high=high)
+
+
+def _boolean(members: Mapping[str, object], name: str) -> bool:
+    value = members.get(name)
+    if value is None:
+        return False
+    if not isinstance(value, bool):
+        raise errors.DecodeError(f"{name} must be true or false, got {fields.shown(value)}")
+    return value
+
+
+def _list(members: Mapping[str, object], name: str) -> list[object]:
+    value = members.get(name)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise errors.DecodeError(f"{name} must be a list, got {fields.shown(value)}")
+    return value
+
+
+def _mig_profile(item: object) -> device.MigProfile:
+    members = _members(item, name="a MIG profile")
+    return device.MigProfile(
+        name=_text(members, "name"),
+        memory_mib=_integer(members, "memorymb"),
+        cores_percent=_integer(members, "core"),
+        slice_count=_integer(members, "slicecount"),
+        placements=tuple(_mig_placement(place) for place in _list(members, "placements")),
+    )
+
+
+def _mig_placement(item: object) -> device.MigPlacement:
+    members = _members(item, name="a MIG placement")
+    return device.MigPlacement(
+        start=_integer(members, "start", low=0), size=_integer(members, "size", low=0)
+    )
+
+
+def _custom_info(members: Mapping[str, object]) -> Mapping[str, Any]:
+    value = members.get("custominfo")
+    if value is None:
+        return MappingProxyType({})
+    if not isinstance(value, dict):
+        raise errors.DecodeError(f"custominfo must be an object, got {fields.shown(value)}")
+    return MappingProxyType({_without_lone_surrogates(k): _plain(v) for k, v in value.items()})
+
+
+def _plain(value: object, depth: int = 0) -> object:
+    """Return a JSON value that can be written again, or raise a DecodeError."""
+    if depth > _DEEPEST:
+        raise errors.DecodeError(f"custominfo nests deeper than {_DEEPEST}")
+    if isinstance(value, str):
+        return _without_lone_surrogates(value)
+    if isinstance(value, float) and value in (float("inf"), float("-inf")):
+        raise errors.DecodeError("custominfo holds a number that no float can hold")
+    if isinstance(value, list):
+        return [_plain(item, depth + 1) for item in value]
+    if isinstance(value, dict):
+        return {
+            _without_lone_surrogates(name): _plain(item, depth + 1) for name, item in value.items()
+        }
+    return value
+
+
+def _without_lone_surrogates(text: str) -> str:
+    r"""Replace what JSON can escape and UTF-8 cannot hold, as Go does.
+
+    >>> _without_lone_surrogates("a\ud800")
+    'a\ufffd'
+    """
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

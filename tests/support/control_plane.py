@@ -1,0 +1,113 @@
+"""Pytest fixtures that run a real API server, and helpers for what outlives a process.
+
+Loaded as a plugin: ``pytest_plugins = ["support.control_plane"]``. One control
+plane serves the whole run and starts with the first test that asks for it;
+each test gets a namespace of its own. Tests that stop, kill or reconfigure
+components make a ``ControlPlane`` of their own and ask for
+``control_plane_program`` only.
+"""
+
+import os
+import select
+import shutil
+import time
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from kubernetes_asyncio import client, config
+
+from vgpu_operator.cli.cluster import binary
+from vgpu_operator.cli.cluster.control_plane import ControlPlane, ControlPlaneOptions
+from vgpu_operator.cli.cluster.errors import ClusterError
+
+_KEPT_LOGS = pytest.StashKey[list[Path]]()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def control_plane_program(request: pytest.FixtureRequest) -> Path:
+    """Build the control plane once; where that is impossible, skip, or fail in CI."""
+    terminal: Any = request.config.pluginmanager.get_plugin("terminalreporter")
+    try:
+        # The reporter's own stream: capturing would hide five minutes of progress.
+        return await binary.build_in_background(report=terminal.write_line)
+    except ClusterError as fault:
+        reason = f"no local control plane: {fault}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def control_plane(
+    request: pytest.FixtureRequest,
+    control_plane_program: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[ControlPlane]:
+    """Run one control plane, without controllers and with an audit log, for all tests."""
+    directory = tmp_path_factory.mktemp("control-plane")
+    try:
+        async with ControlPlane(ControlPlaneOptions(directory=directory, audit=True)) as running:
+            yield running
+    except BaseException:
+        request.config.stash.setdefault(_KEPT_LOGS, []).append(directory / "logs")
+        raise
+    if request.session.testsfailed:
+        request.config.stash.setdefault(_KEPT_LOGS, []).append(directory / "logs")
+    else:
+        shutil.rmtree(directory)
+
+
+@pytest_asyncio.fixture
+async def admin(control_plane: ControlPlane) -> AsyncIterator[client.ApiClient]:
+    """Give a client that may do everything."""
+    async with await connect(control_plane.kubeconfig) as api:
+        yield api
+
+
+@pytest_asyncio.fixture
+async def namespace(admin: client.ApiClient) -> str:
+    """Make a namespace for one test.
+
+    It is left behind: only a controller could empty it, and the next test has
+    another one.
+    """
+    wanted = client.V1Namespace(metadata=client.V1ObjectMeta(generate_name="test-"))
+    made = await client.CoreV1Api(admin).create_namespace(wanted)
+    return str(made.metadata.name)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say where the logs of a run with failures are."""
+    for folder in config.stash.get(_KEPT_LOGS, []):
+        terminalreporter.write_line(f"logs of the control plane: {folder}")
+
+
+async def connect(kubeconfig: Path) -> client.ApiClient:
+    """Give a kubernetes-asyncio client, to be closed by its user (``async with``)."""
+    configuration = client.Configuration()
+    await config.load_kube_config(
+        config_file=str(kubeconfig), client_configuration=configuration, persist_config=False
+    )
+    return client.ApiClient(configuration)
+
+
+def processes_that_remain(pids: Iterable[int], *, limit_s: float = 20.0) -> list[int]:
+    """Wait until processes have ended, children of ours or not; give those that have not."""
+    deadline = time.monotonic() + limit_s
+    return [pid for pid in pids if not _ends(pid, deadline)]
+
+
+def _ends(pid: int, deadline: float) -> bool:
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        waiting = select.poll()
+        waiting.register(handle, select.POLLIN)
+        return bool(waiting.poll(max(0.0, deadline - time.monotonic()) * 1000))
+    finally:
+        os.close(handle)

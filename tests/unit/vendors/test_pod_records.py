@@ -1,0 +1,179 @@
+"""What is kept of a Pod."""
+
+from typing import Any
+
+import pytest
+
+from support.pods import container, pod
+from vgpu_operator.model import allocation, records, request, settings
+from vgpu_operator.vendors import records as readers
+from vgpu_operator.vendors import registry
+
+VENDORS = registry.build(settings.Settings())
+
+
+def record_of(raw: dict[str, Any]) -> records.PodRecord:
+    return readers.pod_record(raw, VENDORS, aliases={})
+
+
+def share(memory_mib: int) -> allocation.DeviceShare:
+    return allocation.DeviceShare(
+        device_id="GPU-a0", vendor_word="NVIDIA", memory_mib=memory_mib, cores_percent=0
+    )
+
+
+def test_a_plain_pod_has_a_plain_record() -> None:
+    raw = pod(container(), nodeName="node-a", schedulerName="default-scheduler")
+    raw["metadata"]["resourceVersion"] = "5"
+
+    key = request.PodKey(namespace="team-a", name="p1", uid="u1")
+    assert record_of(raw) == records.PodRecord(
+        key=key,
+        resource_version="5",
+        node="node-a",
+        phase="",
+        scheduler="default-scheduler",
+        request=request.PodRequest(
+            pod=key,
+            containers=(request.ContainerRequest(name="main", kind=request.ContainerKind.APP),),
+        ),
+    )
+
+
+def test_a_placed_pod_keeps_its_promise() -> None:
+    raw = pod(
+        container("side"),
+        container("main", gpu=1, mem=2000),
+        annotations={
+            "hami.io/vgpu-node": "node-a",
+            "hami.io/vgpu-devices-allocated": ";GPU-a0,NVIDIA,2000,0:;",
+            "hami.io/vgpu-devices-to-allocate": ";GPU-a0,NVIDIA,2000,0:;",
+            "hami.io/bind-phase": "allocating",
+            "hami.io/bind-time": "1705054796",
+        },
+        nodeName="node-a",
+        status={"phase": "Pending", "startTime": "2026-01-15T10:00:00Z"},
+    )
+    raw["metadata"]["deletionTimestamp"] = "2026-01-15T10:00:00Z"
+
+    record = record_of(raw)
+
+    assert record.promised == {"NVIDIA": ((), (share(2000),))}
+    assert record.promised_node == "node-a"
+    assert record.to_allocate == {"NVIDIA"}
+    assert record.bind_phase is records.BindPhase.ALLOCATING
+    assert record.bind_time_s == 1705054796
+    assert (record.phase, record.admitted, record.deleting) == ("Pending", True, True)
+    assert record.faults == {}
+
+
+@pytest.mark.parametrize("text", ["", ";", ";;;"])
+def test_an_emptied_work_list_waits_for_nobody(text: str) -> None:
+    raw = pod(container(gpu=1), annotations={"hami.io/vgpu-devices-to-allocate": text})
+
+    assert record_of(raw).to_allocate == frozenset()
+
+
+def test_an_unreadable_entry_is_a_fault_and_the_rest_stays() -> None:
+    raw = pod(
+        container(gpu=2, mem=1),
+        annotations={
+            "hami.io/vgpu-devices-allocated": "GPU-a0,NVIDIA,5,0:GPU-a1,NVIDIA,abc,0:;",
+            "hami.io/bind-phase": "Done",
+            "hami.io/bind-time": "yesterday",
+        },
+    )
+
+    record = record_of(raw)
+
+    assert record.promised == {"NVIDIA": ((share(5),),)}
+    assert record.faults["NVIDIA"].key == "hami.io/vgpu-devices-allocated"
+    assert record.faults["NVIDIA"].segment == 0
+    assert (record.bind_phase, record.bind_time_s) == (None, None)
+
+
+def test_bad_weights_make_the_request_impossible_and_keep_its_cards() -> None:
+    raw = pod(
+        container("side"),
+        container("main", gpu=1, mem=2000),
+        annotations={"hami.io/device-scoring-weights": "slot"},
+    )
+
+    wish = record_of(raw).request
+
+    assert wish.impossible.startswith("annotation hami.io/device-scoring-weights: 'slot'")
+    assert wish.containers[0].impossible == ""
+    assert wish.containers[1].of("NVIDIA") == request.DeviceRequest(
+        vendor="NVIDIA", count=1, memory_mib=2000
+    )
+
+
+def ended(name: str, code: int) -> dict[str, Any]:
+    return {"name": name, "state": {"terminated": {"exitCode": code}}}
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected"),
+    [
+        pytest.param([], False, id="not started"),
+        pytest.param([ended("i0", 0)], False, id="one of two"),
+        pytest.param([ended("i0", 0), {"name": "i1", "state": {"running": {}}}], False, id="runs"),
+        pytest.param([ended("i0", 0), ended("i1", 1)], False, id="failed"),
+        pytest.param([ended("i0", 0), ended("i1", 0)], True, id="both ended well"),
+    ],
+)
+def test_init_is_done_when_every_ordinary_init_container_ended_well(
+    statuses: list[dict[str, Any]], expected: bool
+) -> None:
+    side = container("side") | {"restartPolicy": "Always"}
+    raw = pod(
+        container(),
+        init=(side, container("i0"), container("i1")),
+        status={"initContainerStatuses": statuses},
+    )
+
+    assert record_of(raw).init_done is expected
+
+
+@pytest.mark.parametrize(
+    ("labels", "spec", "expected"),
+    [
+        ({"scheduling.x-k8s.io/pod-group": "g1"}, {}, "g1"),
+        ({}, {"schedulingGroup": {"podGroupName": "g2"}}, "g2"),
+        ({}, {}, ""),
+    ],
+)
+def test_the_pod_group_comes_from_label_or_spec(
+    labels: dict[str, str], spec: dict[str, Any], expected: str
+) -> None:
+    assert record_of(pod(container(), labels=labels, **spec)).group == expected
+
+
+@pytest.mark.parametrize(
+    ("volume", "expected"),
+    [
+        ({"persistentVolumeClaim": {"claimName": "data"}}, True),
+        ({"ephemeral": {"volumeClaimTemplate": {}}}, True),
+        ({"emptyDir": {}}, False),
+    ],
+)
+def test_only_claims_make_binding_slow(volume: dict[str, Any], expected: bool) -> None:
+    assert record_of(pod(container(), volumes=[volume])).has_volumes is expected
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "expected"),
+    [
+        ("False", "Unschedulable", True),
+        ("False", "SchedulingGated", False),
+        ("True", "", False),
+    ],
+)
+def test_a_pod_is_refused_when_the_scheduler_says_unschedulable(
+    status: str, reason: str, expected: bool
+) -> None:
+    condition = {"type": "PodScheduled", "status": status, "reason": reason}
+
+    record = record_of(pod(container(), status={"conditions": [condition]}))
+
+    assert record.refused is expected
