@@ -33,6 +33,8 @@ RETRY_PAUSE_S = 1.0
 SYNC_WAIT_S = 8.0
 """How long a filter waits for the first sync before it says that we are not ready."""
 
+CLOSE_LIMIT_S = 4.0
+
 LABEL_MERGE_MINOR = 35
 """From Kubernetes 1.35 the API server merges a Binding's labels into the pod."""
 
@@ -107,7 +109,6 @@ class Operator:
             self.intake,
             options.settings,
             observe_lag=self.instruments.observe_lag,
-            on_start=self._install_signals,
         )
         self.ports: dict[str, int] = {}
         self._stop = asyncio.Event()
@@ -246,28 +247,13 @@ class Operator:
                 login=self.client.credentials,
                 clock=self.clock,
             )
-            ready = asyncio.Event()
-            audit = asyncio.create_task(self._audit_when(ready))
             try:
-                await kopf.operator(
-                    registry=registry,
-                    settings=watches.settings(),
-                    clusterwide=True,
-                    stop_flag=self._stop,
-                    ready_flag=ready,
-                )
+                await watches.run(registry, on_started=self._install_signals)
             except Exception as fault:
                 log.warning("the watch ended, beginning again", error=str(fault))
-            finally:
-                audit.cancel()
             if not self._stop.is_set():
                 await asyncio.sleep(RETRY_PAUSE_S)
                 await self._sync()
-
-    async def _audit_when(self, ready: asyncio.Event) -> None:
-        """Audit once the watch runs: deletions between list and watch show only here."""
-        await ready.wait()
-        await self.intake.audit()
 
     def _leadership_changed(self, leads: bool) -> None:
         """Begin or end a term."""
@@ -292,7 +278,7 @@ class Operator:
         log.warning("background write failed", effect=type(effect).__name__, error=str(fault))
 
     def _install_signals(self) -> None:
-        """Stop on SIGTERM and Ctrl-C. Kopf installs its own at its start; ours come after."""
+        """Stop on SIGTERM and Ctrl-C."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
@@ -302,14 +288,11 @@ class Operator:
         """Finish what is being written, end the rest."""
         await self.binder.close()
         await self.intake.close()
-        running = [task for task in self._tasks if not task.done()]
-        for task in running:
-            if task.get_coro().__qualname__ != "Operator._watch":  # type: ignore[union-attr]  # always a coroutine of ours
-                task.cancel()
-        if running:
-            await asyncio.wait(running, timeout=3.0)
+        running = tuple(self._tasks)
         for task in running:
             task.cancel()
+        if running:
+            await asyncio.wait(running, timeout=CLOSE_LIMIT_S)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -78,7 +78,8 @@ def read(text: str, *, key: str = "") -> Reading:
     kind = kind_of_key(key) or kind_of_text(text)
     if kind is None:
         raise errors.DecodeError(
-            "looks like nothing of the protocol; name the annotation: vgpu decode KEY TEXT",
+            f"{text[:80]!r} looks like nothing of the protocol; "
+            "name the annotation: vgpu decode KEY TEXT",
             key=key,
         )
     try:
@@ -293,7 +294,7 @@ def table(reading: Reading) -> render.Table:
         {"segment": fault.segment, "offset": fault.offset, "message": fault.reason}
         for fault in reading.faults
     ]
-    return render.Table(kind=reading.kind, columns=columns, rows=reading.rows, extra=extra)
+    return render.Table(kind=reading.kind.value, columns=columns, rows=reading.rows, extra=extra)
 
 
 def _column(name: str, header: str) -> render.Column:

@@ -41,8 +41,10 @@ def answer(arguments: Sequence[str], *, program: str = "vgpu") -> int:
     except typer.Abort:
         return errors.INTERRUPTED
     except typer.TyperException as fault:
-        hint = f"; see '{program} --help'" if fault.exit_code == errors.WRONG_USAGE else ""
-        _complain(" ".join(fault.format_message().split()).rstrip(".") + hint)
+        words = " ".join(fault.format_message().split())
+        if fault.exit_code == errors.WRONG_USAGE:
+            words = f"{words.rstrip('.')} (see '{program} --help')"
+        _complain(words)
         return fault.exit_code
     except BrokenPipeError:
         # The reader has gone (``| head``). Python would complain again at exit.

@@ -61,9 +61,7 @@ class Replica:
 class Stack:
     """Operator replicas and schedulers on one control plane."""
 
-    def __init__(
-        self, plane: ControlPlane, *, configured: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, plane: ControlPlane, *, configured: Mapping[str, Any] | None = None) -> None:
         self.plane = plane
         self.settings = model_settings.build(configured or {})
         self._configured = dict(configured or {})

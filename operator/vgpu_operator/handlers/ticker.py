@@ -14,6 +14,7 @@ log = structlog.get_logger(__name__)
 
 QUICK_S = 1.0
 LAG_PROBE_S = 0.1
+FIRST_AUDIT_S = 5.0
 
 
 class Ticker:
@@ -25,21 +26,19 @@ class Ticker:
         configuration: settings.Settings,
         *,
         observe_lag: Callable[[float], None],
-        on_start: Callable[[], None],
     ) -> None:
         self._work = work
         self._configuration = configuration
         self._observe_lag = observe_lag
-        self._on_start = on_start
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Begin to tick."""
-        self._on_start()
         configured = self._configuration
         self._tasks = [
             asyncio.create_task(work)
             for work in (
+                self._first_audit(),
                 self._every(configured.handshake.interval_s, self._tick),
                 self._every(QUICK_S, self._quick_tick),
                 self._every(configured.ledger.audit_interval_s, self._work.audit),
@@ -60,6 +59,11 @@ class Ticker:
 
     async def _quick_tick(self) -> None:
         self._work.quick_tick()
+
+    async def _first_audit(self) -> None:
+        """Audit once the watch runs: deletions between list and watch show only here."""
+        await asyncio.sleep(FIRST_AUDIT_S)
+        await self._work.audit()
 
     async def _every(
         self, interval_s: float, work: Callable[[], Coroutine[Any, Any, None]]

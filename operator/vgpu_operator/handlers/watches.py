@@ -6,6 +6,7 @@ finalizers, and a GPU operator must never be the reason that a node or a pod
 cannot be deleted.
 """
 
+import asyncio
 import datetime
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
@@ -20,6 +21,10 @@ log = structlog.get_logger(__name__)
 
 LOGIN_LIFETIME = datetime.timedelta(minutes=10)
 """Service account tokens change on the disk; Kopf asks again after so long."""
+
+
+STOP_LIMIT_S = 3.0
+"""How long Kopf may take to end; what it then still does is abandoned."""
 
 
 class Ticker(Protocol):
@@ -95,6 +100,26 @@ def _take_in(sink: Any, event: kopf.RawEvent) -> None:
             namespace=metadata.get("namespace"),
             name=metadata.get("name"),
         )
+
+
+async def run(registry: kopf.OperatorRegistry, *, on_started: Callable[[], None]) -> None:
+    """Run Kopf until it gives up (then raise why) or this call is cancelled.
+
+    ``kopf.operator`` would end every task of the event loop that began after
+    it, our binds and servers included; its root tasks alone are ended here.
+    Kopf installs signal handlers of its own; ``on_started`` puts ours back.
+    """
+    tasks = await kopf.spawn_tasks(registry=registry, settings=settings(), clusterwide=True)
+    on_started()
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=STOP_LIMIT_S)
+    for task in done:
+        if not task.cancelled():
+            await task
 
 
 def settings() -> kopf.OperatorSettings:

@@ -152,8 +152,9 @@ class Ledger:
         pod.record = record
         if record.node or record.ended:
             pod.assumption = None
-            self._drop_claim(uid, used_on=record.node)
         self._settle(uid, pod)
+        if record.node or record.ended:
+            self._drop_claim(uid, instead=pod.holding)
         return True
 
     def assume(self, wish: request.PodRequest, chosen: allocation.Allocation) -> None:
@@ -174,8 +175,8 @@ class Ledger:
                 "and cannot be assumed"
             )
         pod.assumption = charges.of_allocation(wish, chosen)
-        self._drop_claim(uid, used_on=chosen.node)
         self._settle(uid, pod)
+        self._drop_claim(uid, instead=pod.assumption)
 
     def unassume(self, uid: str) -> None:
         """Take an assumption back; nothing happens when there is none."""
@@ -292,7 +293,7 @@ class Ledger:
         if earlier is not None and earlier.holding == claim.holding:
             self._claims.put(uid, claim)
             return
-        self._drop_claim(uid, used_on=chosen.node)
+        self._drop_claim(uid, instead=claim.holding)
         self._claims.put(uid, claim)
         self._nodes.charge(chosen.node, claim.holding.charges, 1, claimed=True)
         self._step(chosen.node, freed=False)
@@ -382,13 +383,13 @@ class Ledger:
         else:
             self._generation += 1
 
-    def _drop_claim(self, uid: str, *, used_on: str = "") -> None:
+    def _drop_claim(self, uid: str, *, instead: charges.Holding | None = None) -> None:
         claim = self._claims.take(uid)
         if claim is None:
             return
         node = claim.holding.node
         self._nodes.charge(node, claim.holding.charges, -1, claimed=True)
-        self._step(node, freed=node != used_on)
+        self._step(node, freed=instead is None or not instead.covers(claim.holding))
 
     def _took(self, node: str, change: nodes.Change) -> None:
         if change.happened:

@@ -89,7 +89,7 @@ class LockSettings(_Section):
     """Times of the node lock."""
 
     expiry_s: float = pydantic.Field(default=300.0, gt=0)
-    """How old a lock is when it may pass on, if its owner can no longer be served."""
+    """How old a lock is when it may pass on; never while its owner's Allocate may come."""
     release_after_s: float = pydantic.Field(default=3.0, ge=0)
     """How long a plugin may take to remove the lock of a pod it has served
     before the leader removes it."""

