@@ -322,6 +322,23 @@ async def test_failed_start_is_told_with_the_log_and_leaves_nothing(
     assert not control_plane.directory.exists()
 
 
+async def test_start_that_is_given_up_leaves_no_process(
+    control_plane_program: Path, tmp_path: Path
+) -> None:
+    control_plane = ControlPlane(ControlPlaneOptions(directory=tmp_path))
+    starting = asyncio.create_task(control_plane.start())
+    while not (tmp_path / "logs/kube-apiserver.log").exists():  # noqa: ASYNC110  # a file, no event
+        await asyncio.sleep(0.01)
+    pids = [component.pid or 0 for component in control_plane.components.values()]
+
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+
+    assert len(pids) == 2
+    assert processes_that_remain(pids, limit_s=0) == []
+
+
 def test_control_plane_that_is_not_running_says_so() -> None:
     with pytest.raises(ClusterError, match="start it first"):
         _ = ControlPlane().kubeconfig

@@ -4,9 +4,9 @@ import asyncio
 import time
 
 import pytest
+
 from support import api_audit
 from support.world import World, nvidia_pod, world
-
 from vgpu_operator.kube import paths
 
 pytestmark = pytest.mark.apiserver
@@ -108,22 +108,21 @@ async def _lock_owners(here: World, owners: list[str]) -> None:
 
 
 async def test_4_three_hundred_pods_over_twenty_nodes_within_limits_and_few_requests() -> None:
-    async with world() as here:
-        async with here.simulate({"prefix": "sim-", "count": 20, "cards": 4}):
-            names = [f"many-{i}" for i in range(300)]
-            await here.until_handshake("sim-20", lambda text: text is not None)
-            before = len(here.requests())
+    async with world() as here, here.simulate({"prefix": "sim-", "count": 20, "cards": 4}):
+        names = [f"many-{i}" for i in range(300)]
+        await here.until_handshake("sim-20", lambda text: text is not None)
+        before = len(here.requests())
 
-            await asyncio.gather(*(here.create(nvidia_pod(name, memory=4000)) for name in names))
-            await here.until_phase("success", *names, limit_s=120)
-            await here.until_no_lock()
+        await asyncio.gather(*(here.create(nvidia_pod(name, memory=4000)) for name in names))
+        await here.until_phase("success", *names, limit_s=120)
+        await here.until_no_lock()
 
-            mine = here.requests()[before:]
-            assert len(mine) <= 3 * len(names)
-            assert not [r for r in mine if r.code == 403]
-            assert await here.events("BindingSucceed") == []
-            assert await here.events("FilteringSucceed") == []
-            await here.assert_sound()
+        mine = here.requests()[before:]
+        assert len(mine) <= 3 * len(names)
+        assert not [r for r in mine if r.code == 403]
+        assert await here.events("BindingSucceed") == []
+        assert await here.events("FilteringSucceed") == []
+        await here.assert_sound()
 
 
 async def test_4_success_events_come_when_they_are_asked_for() -> None:

@@ -64,16 +64,18 @@ class World:
         return self.kube.objects.get(pod_path(name), {})
 
     def notes(self, name: str) -> dict[str, str]:
-        return self.pod(name)["metadata"]["annotations"]
+        notes: dict[str, str] = self.pod(name)["metadata"]["annotations"]
+        return notes
 
     def phase(self, name: str) -> str:
-        return self.pod(name).get("status", {}).get("phase", "gone")
+        return str(self.pod(name).get("status", {}).get("phase", "gone"))
 
     def node(self, name: str = "sim-1") -> dict[str, Any]:
         return self.kube.objects[f"/api/v1/nodes/{name}"]
 
     def node_notes(self, name: str = "sim-1") -> dict[str, str]:
-        return self.node(name)["metadata"].get("annotations", {})
+        notes: dict[str, str] = self.node(name)["metadata"].get("annotations", {})
+        return notes
 
     def lock(self, text: str | None, node: str = "sim-1") -> None:
         """Set or remove a node's lock as a scheduler would."""

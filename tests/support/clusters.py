@@ -10,13 +10,11 @@ from vgpu_operator.model import (
     device,
     errors,
     policy,
-    reason,
     records,
     request,
     settings,
 )
 
-NodeRejection = reason.NodeRejection
 VENDOR = "NVIDIA"
 A10 = "NVIDIA-NVIDIA A10"
 LATER = datetime(2026, 1, 15, 10, 0, 1, tzinfo=UTC)

@@ -32,7 +32,7 @@ async def control_plane_program(request: pytest.FixtureRequest) -> Path:
     terminal: Any = request.config.pluginmanager.get_plugin("terminalreporter")
     try:
         # The reporter's own stream: capturing would hide five minutes of progress.
-        return await binary.build_in_background(report=terminal.write_line)
+        return await binary.build_in_background(report=getattr(terminal, "write_line", print))
     except ClusterError as fault:
         reason = f"no local control plane: {fault}"
         if os.environ.get("CI") == "true":

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from support import clusters
-from vgpu_operator.model import device, policy, request
+from vgpu_operator.model import allocation, device, policy, records, request
 
 BINPACK, SPREAD = policy.CardPolicy.BINPACK, policy.CardPolicy.SPREAD
 NUMA, MUTEX = policy.CardPolicy.NUMA, policy.CardPolicy.MUTEX
@@ -68,7 +68,7 @@ class Twin:
         for pod in cluster.pods:
             self._count(pod)
 
-    def _count(self, pod: clusters.records.PodRecord) -> None:
+    def _count(self, pod: records.PodRecord) -> None:
         if not pod.node or pod.node != pod.promised_node:
             return
         if pod.phase in ("Succeeded", "Failed"):
@@ -87,8 +87,8 @@ class Twin:
         self,
         card: Card,
         vendor: str,
-        containers: clusters.allocation.PodShares,
-        pod: clusters.records.PodRecord,
+        containers: allocation.PodShares,
+        pod: records.PodRecord,
     ) -> None:
         sum_slots = sum_memory = sum_cores = 0
         top_slots = top_memory = top_cores = 0

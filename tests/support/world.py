@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
-from support import api_audit
 
+from support import api_audit
 from vgpu_operator.agent import simulator, spec
 from vgpu_operator.cli import stack as cli_stack
 from vgpu_operator.cli.cluster import audit
@@ -109,7 +109,7 @@ class World:
         condition: Callable[[], Awaitable[Any]],
         *,
         limit_s: float = LONG_S,
-        every_s: float = 0.05,
+        every_s: float = 0.1,
     ) -> Any:
         """Ask until the answer is truthy, and return it."""
         deadline = time.monotonic() + limit_s
@@ -132,13 +132,35 @@ class World:
                 for name in names
             )
 
-        await self.until(f"{len(names)} pods in {phase}", reached, limit_s=limit_s)
+        await self.until(f"{len(names)} pods in {phase}", reached, limit_s=limit_s, every_s=0.25)
 
     async def until_no_lock(self, *, limit_s: float = LONG_S) -> None:
         async def free() -> bool:
             return not api_audit.locks(await self.nodes())
 
         await self.until("no node is locked", free, limit_s=limit_s)
+
+    async def until_restarted(self) -> None:
+        """Start the operator again after it was killed, and wait until it is ready."""
+        self.replica.component.start()
+        await self.replica.until_ready()
+
+    async def ledger(self) -> dict[str, tuple[float, float, float]]:
+        """Return slots, bytes and cores promised on every card, as the operator exports them."""
+        text = await fetch(f"{self.replica.metrics_url}/metrics")
+        found: dict[str, list[float]] = {}
+        for place, name in enumerate(
+            (
+                "hami_gpu_shared_count",
+                "hami_gpu_memory_allocated_bytes",
+                "hami_gpu_core_allocated_ratio",
+            )
+        ):
+            for card, value in re.findall(
+                rf'^{name}{{.*device_uuid="([^"]+)".*}} (\S+)$', text, re.MULTILINE
+            ):
+                found.setdefault(card, [0.0, 0.0, 0.0])[place] = float(value)
+        return {card: (slots, memory, cores) for card, (slots, memory, cores) in found.items()}
 
     async def until_handshake(self, node: str, wanted: Callable[[str | None], bool]) -> None:
         async def reached() -> bool:

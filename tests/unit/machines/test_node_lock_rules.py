@@ -1,0 +1,207 @@
+"""Who may take a node's lock, and which locks are removed."""
+
+import itertools
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from vgpu_operator.machines import node_lock
+from vgpu_operator.machines.node_lock import Age, Holder, Remnant, Verdict
+from vgpu_operator.model import errors, records, request
+from vgpu_operator.wire import node_lock as lock_text
+
+NOW = datetime(2026, 1, 15, 10, tzinfo=UTC)
+LOCK = "2026-01-15T09:59:30Z,team-a,owner"
+WANTED_BY = request.PodKey(namespace="team-a", name="waiter", uid="uid-waiter")
+
+
+def owner(**values: Any) -> records.PodRecord:
+    key = request.PodKey(namespace="team-a", name="owner", uid="uid-owner")
+    default: dict[str, Any] = {
+        "key": key,
+        "resource_version": "1",
+        "node": "node-a",
+        "phase": "Pending",
+        "scheduler": "hami-scheduler",
+        "request": request.PodRequest(pod=key, containers=()),
+        "bind_phase": records.BindPhase.ALLOCATING,
+        "to_allocate": frozenset({"NVIDIA"}),
+    }
+    return records.PodRecord(**(default | values))
+
+
+def holder(text: str | None = LOCK, seen: records.PodRecord | None = None) -> Holder:
+    return node_lock.holder(text, node="node-a", wanted_by=WANTED_BY, owner=seen)
+
+
+def test_without_a_lock_nobody_holds_it() -> None:
+    assert holder(None) is Holder.NOBODY
+
+
+@pytest.mark.parametrize("text", ["", "x,y", "2026-01-15T09:59:30Z", "yesterday", "t,,"])
+def test_a_lock_that_names_no_pod_is_unnamed(text: str) -> None:
+    assert holder(text) is Holder.UNNAMED
+
+
+def test_a_lock_of_the_pod_that_wants_it_is_its_own() -> None:
+    assert holder("2026-01-15T09:59:30Z,team-a,waiter") is Holder.SELF
+    assert holder("2026-01-15T09:59:30Z,team-b,waiter") is Holder.GONE
+
+
+def test_a_new_pod_of_the_same_name_owns_its_forerunners_lock() -> None:
+    reborn = request.PodKey(namespace="team-a", name="owner", uid="uid-new")
+
+    seen = node_lock.holder(LOCK, node="node-a", wanted_by=reborn, owner=owner())
+
+    assert seen is Holder.SELF
+
+
+def test_nobody_waits_so_no_lock_is_its_own() -> None:
+    seen = node_lock.holder(LOCK, node="node-a", wanted_by=None, owner=owner())
+
+    assert seen is Holder.AWAITED
+
+
+@pytest.mark.parametrize(
+    ("values", "held_by"),
+    [
+        ({"node": "", "bind_phase": None}, Holder.UNBOUND),
+        ({"node": "", "bind_phase": records.BindPhase.FAILED}, Holder.UNBOUND),
+        (
+            {"node": "", "bind_phase": records.BindPhase.SUCCESS, "to_allocate": frozenset()},
+            Holder.UNBOUND,
+        ),
+        ({"node": "node-b"}, Holder.ELSEWHERE),
+        ({"phase": "Succeeded"}, Holder.ENDED),
+        ({"phase": "Failed", "admitted": True}, Holder.ENDED),
+        ({"phase": "Failed", "node": ""}, Holder.ENDED),
+        ({"bind_phase": records.BindPhase.FAILED}, Holder.FAILED),
+        ({"bind_phase": records.BindPhase.FAILED, "admitted": True}, Holder.FAILED),
+        ({"bind_phase": records.BindPhase.SUCCESS, "to_allocate": frozenset()}, Holder.SERVED),
+        ({"bind_phase": records.BindPhase.SUCCESS}, Holder.AWAITED),
+        ({"bind_phase": records.BindPhase.SUCCESS, "admitted": True}, Holder.ADMITTED),
+        ({"to_allocate": frozenset()}, Holder.AWAITED),
+        ({}, Holder.AWAITED),
+        ({"admitted": True}, Holder.ADMITTED),
+        ({"bind_phase": None}, Holder.AWAITED),
+    ],
+)
+def test_the_owners_state_says_whether_its_allocate_may_still_come(
+    values: dict[str, Any], held_by: Holder
+) -> None:
+    assert holder(seen=owner(**values)) is held_by
+
+
+def test_an_owner_that_does_not_exist_is_gone() -> None:
+    assert holder(seen=None) is Holder.GONE
+
+
+@pytest.mark.parametrize(
+    ("text", "seen_before_s", "age"),
+    [
+        ("2026-01-15T09:55:00Z,team-a,p1", 0, Age.FRESH),
+        ("2026-01-15T09:54:59Z,team-a,p1", 0, Age.EXPIRED),
+        ("2026-01-15T09:59:00Z,team-a,p1", 900, Age.FRESH),
+        ("2026-01-15T10:00:01Z,team-a,p1", 0, Age.FRESH),
+        ("2036-01-15T10:00:00Z,team-a,p1", 301, Age.EXPIRED),
+        ("yesterday,team-a,p1", 300, Age.FRESH),
+        ("yesterday,team-a,p1", 301, Age.EXPIRED),
+        ("2020-01-15T10:00:00Z", 0, Age.FRESH),
+        ("2020-01-15T10:00:00Z", 301, Age.EXPIRED),
+        (None, 300, Age.FRESH),
+        (None, 301, Age.EXPIRED),
+    ],
+)
+def test_a_lock_expires_after_5_min_counted_from_its_first_sight_where_its_text_has_no_past(
+    text: str | None, seen_before_s: float, age: Age
+) -> None:
+    lock = None if text is None else lock_text.decode_lock(text)
+
+    first_seen = NOW - timedelta(seconds=seen_before_s)
+
+    assert node_lock.age(lock, first_seen=first_seen, now=NOW, expiry_s=300) is age
+
+
+def test_both_tables_list_every_combination() -> None:
+    every = set(itertools.product(Holder, Age))
+
+    assert set(node_lock.VERDICTS) == every
+    assert set(node_lock.REMNANTS) == every
+
+
+ENDED_WITH_IT = [
+    Holder.NOBODY,
+    Holder.GONE,
+    Holder.ELSEWHERE,
+    Holder.ENDED,
+    Holder.FAILED,
+    Holder.SERVED,
+]
+
+
+@pytest.mark.parametrize("held_by", ENDED_WITH_IT)
+def test_a_lock_whose_owner_is_done_passes_on_at_once(held_by: Holder) -> None:
+    for age in Age:
+        assert node_lock.verdict(held_by, age) is Verdict.TAKE
+
+
+@pytest.mark.parametrize("held_by", sorted(set(Holder) - {*ENDED_WITH_IT, Holder.SELF}))
+def test_a_fresh_lock_of_anybody_else_is_waited_for(held_by: Holder) -> None:
+    assert node_lock.verdict(held_by, Age.FRESH) is Verdict.WAIT
+
+
+@pytest.mark.parametrize(
+    ("held_by", "verdict"),
+    [
+        (Holder.UNNAMED, Verdict.TAKE),
+        (Holder.UNBOUND, Verdict.FENCE),
+        (Holder.AWAITED, Verdict.BLOCKED),
+        (Holder.ADMITTED, Verdict.TAKE),
+    ],
+)
+def test_an_expired_lock_is_taken_only_where_no_allocate_can_come(
+    held_by: Holder, verdict: Verdict
+) -> None:
+    assert node_lock.verdict(held_by, Age.EXPIRED) is verdict
+
+
+def test_our_own_lock_is_kept() -> None:
+    for age in Age:
+        assert node_lock.verdict(Holder.SELF, age) is Verdict.KEEP
+
+
+@pytest.mark.parametrize(
+    ("held_by", "fresh", "expired"),
+    [
+        (Holder.NOBODY, Remnant.NEVER, Remnant.NEVER),
+        (Holder.SELF, Remnant.NEVER, Remnant.NEVER),
+        (Holder.UNNAMED, Remnant.NEVER, Remnant.NOW),
+        (Holder.GONE, Remnant.NOW, Remnant.NOW),
+        (Holder.ELSEWHERE, Remnant.NOW, Remnant.NOW),
+        (Holder.ENDED, Remnant.NOW, Remnant.NOW),
+        (Holder.FAILED, Remnant.AFTER_GRACE, Remnant.AFTER_GRACE),
+        (Holder.SERVED, Remnant.AFTER_GRACE, Remnant.AFTER_GRACE),
+        (Holder.UNBOUND, Remnant.NEVER, Remnant.NEVER),
+        (Holder.AWAITED, Remnant.NEVER, Remnant.NEVER),
+        (Holder.ADMITTED, Remnant.NEVER, Remnant.NOW),
+    ],
+)
+def test_a_lock_that_nobody_waits_for_is_removed_when_its_owner_needs_it_no_more(
+    held_by: Holder, fresh: Remnant, expired: Remnant
+) -> None:
+    assert node_lock.may_release(held_by, Age.FRESH) is fresh
+    assert node_lock.may_release(held_by, Age.EXPIRED) is expired
+
+
+def test_no_lock_is_removed_that_a_waiter_could_not_take() -> None:
+    for (held_by, age), remnant in node_lock.REMNANTS.items():
+        if remnant is not Remnant.NEVER:
+            assert node_lock.verdict(held_by, age) is Verdict.TAKE
+
+
+def test_an_unknown_combination_is_our_fault() -> None:
+    with pytest.raises(errors.MachineError):
+        node_lock.verdict(Holder.SELF, "old")  # type: ignore[arg-type]
+    with pytest.raises(errors.MachineError):
+        node_lock.may_release("me", Age.FRESH)  # type: ignore[arg-type]
