@@ -158,6 +158,4 @@ def lock_of(name: str, *, at: str = "2026-01-15T09:59:30Z") -> str:
 
 def used_mib(books: flow_books.Books, node_name: str = "node-a") -> dict[str, int]:
     """Return what pods hold of each card's memory."""
-    return {
-        card.device.id: card.used_memory_mib for card in books.ledger.usage(node_name, NVIDIA)
-    }
+    return {card.device.id: card.used_memory_mib for card in books.ledger.usage(node_name, NVIDIA)}

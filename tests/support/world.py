@@ -11,6 +11,7 @@ import pytest
 
 from support import api_audit
 from vgpu_operator.agent import simulator, spec
+from vgpu_operator.cli import grounds
 from vgpu_operator.cli import stack as cli_stack
 from vgpu_operator.cli.cluster import audit
 from vgpu_operator.cli.cluster.control_plane import ControlPlane, ControlPlaneOptions
@@ -226,7 +227,9 @@ async def world(
         await client.KubeClient.connect(kubeconfig=str(plane.kubeconfig)) as kube,
     ):
         try:
-            async with cli_stack.running(plane, kube, configured=configured) as (stack, replica):
+            async with cli_stack.running(
+                grounds.LocalGround(plane), kube, configured=configured
+            ) as (stack, replica):
                 yield World(plane, kube, stack, replica)
         except BaseException:
             _show_logs(plane)

@@ -14,6 +14,9 @@ from vgpu_operator.kube import errors, paths
 RETRY_PAUSE_S = 0.5
 """How long to wait before a request is sent again that got no proper answer."""
 
+PATIENT_ATTEMPTS = 10
+"""After so many attempts a request says that it waits; the watch says so at once."""
+
 Sleep = Callable[[float], Awaitable[None]]
 
 _Result = TypeVar("_Result")
@@ -85,14 +88,14 @@ async def patiently(call: Callable[[], Awaitable[_Value]], sleep: Sleep) -> _Val
 
     A node does not give its pods up because the control plane is away.
     """
-    said = False
+    attempts = 0
     while True:
         try:
             return await call()
         except (errors.Unreachable, errors.TooMany, errors.ServerFault) as fault:
-            if not said:
+            attempts += 1
+            if attempts == PATIENT_ATTEMPTS:
                 structlog.get_logger().warning("the API server does not answer", why=str(fault))
-                said = True
             await sleep(fault.retry_after_s or RETRY_PAUSE_S)
 
 

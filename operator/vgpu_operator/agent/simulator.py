@@ -94,6 +94,7 @@ class Simulator:
                     running=running,
                     sleep=self._sleep,
                 )
+        await self._wait_for_server()
         await _register_all(self._nodes.values())
         version = await self._take_stock()
         running.start(self._follow_pods(version))
@@ -103,6 +104,22 @@ class Simulator:
                 for name in entry.names:
                     running.start(self._vanish_later(name, entry.failures.vanish_after))
         self._log.info("simulating", nodes=len(self._nodes), server=self._client.server_url)
+
+    async def _wait_for_server(self) -> None:
+        """Return once the API server answers; say once that it does not.
+
+        Raises:
+            Unauthorized: it answers, and does not accept our credentials.
+        """
+        said = False
+        async for fault in self._client.wait_until_reachable():
+            if isinstance(fault, errors.Unauthorized):
+                raise fault
+            if isinstance(fault, errors.Denied):
+                return
+            if not said:
+                self._log.warning("waiting for the API server", why=str(fault))
+            said = True
 
     # Pods.
 
@@ -121,11 +138,13 @@ class Simulator:
 
     async def _follow_pods(self, version: str) -> None:
         """Watch the bound pods for ever; list again when the version is too old."""
+        said = False
         while True:
             try:
                 async for event in self._client.watch(
                     paths.PODS, resource_version=version, params=BOUND_PODS
                 ):
+                    said = False
                     version = event["object"]["metadata"]["resourceVersion"]
                     if event["type"] == "DELETED":
                         self._pass_on_deletion(event["object"])
@@ -133,11 +152,12 @@ class Simulator:
                         self._pass_on(event["object"])
             except errors.Expired:
                 version = await self._take_stock()
-            except errors.Unreachable as fault:
-                self._log.warning("the watch of pods broke", why=str(fault))
             except errors.ApiError as fault:
-                self._log.warning("the watch of pods was refused", why=str(fault))
-                version = await self._take_stock()
+                if not said:
+                    self._log.warning("the watch of pods broke", why=str(fault))
+                said = True
+                if not isinstance(fault, errors.Unreachable):
+                    version = await self._take_stock()
             await self._sleep(RECONNECT_PAUSE_S)
 
     def _pass_on(self, pod: objects.Json) -> None:

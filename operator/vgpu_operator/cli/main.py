@@ -14,8 +14,9 @@ import typer
 
 import vgpu_operator
 from vgpu_operator.cli import agent, decode, errors, nodes, options, pods, run
+from vgpu_operator.cli.demo import command as demo
 
-_COMMANDS = (run, nodes, pods, decode, agent)
+_COMMANDS = (demo, nodes, pods, decode, run, agent)
 """In the order of ``--help``."""
 
 TRACEBACK = "VGPU_TRACEBACK"

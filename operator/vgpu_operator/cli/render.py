@@ -17,6 +17,10 @@ Row: TypeAlias = Mapping[str, Any]
 """One line: what JSON and YAML show, and what the columns are made from."""
 
 
+GAP = 3
+"""Spaces between columns."""
+
+
 class Output(enum.StrEnum):
     """What ``-o`` may say."""
 
@@ -121,29 +125,66 @@ def _yaml(value: object) -> str:
 
 
 def _drawn(table: Table, screen: Screen, *, wide: bool) -> str:
-    """Return the rows under headers; with a width, long cells are folded."""
+    """Return the rows under their headers."""
+    columns = [column for column in table.columns if wide or not column.wide]
+    if screen.width is None:
+        return _aligned(columns, table.rows)
+    return _fitted(columns, table.rows, screen, screen.width)
+
+
+def _aligned(columns: Sequence[Column], rows: Sequence[Row]) -> str:
+    """Return lines as long as they need to be: cheap enough for a whole cluster in a pipe."""
+    lines = [[column.header for column in columns]]
+    lines += [[shown(column.text(row)) for column in columns] for row in rows]
+    widths = [max(_cells(line[place]) for line in lines) for place in range(len(columns))]
+    return "\n".join(
+        (" " * GAP)
+        .join(
+            " " * (width - _cells(text)) + text
+            if column.right
+            else text.ljust(_padded(text, width))
+            for column, text, width in zip(columns, line, widths, strict=True)
+        )
+        .rstrip()
+        for line in lines
+    )
+
+
+def _cells(text: str) -> int:
+    """Return how many cells of a terminal a text takes: East Asian characters take two."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return len(text) + wide
+
+
+def _padded(text: str, width: int) -> int:
+    """Return the length in characters that makes ``text`` that many cells wide."""
+    return width - (_cells(text) - len(text))
+
+
+def _fitted(columns: Sequence[Column], rows: Sequence[Row], screen: Screen, width: int) -> str:
+    """Return lines that a terminal of that width holds: long cells are folded."""
     from rich import console, text
     from rich import table as rich_table
 
-    columns = [column for column in table.columns if wide or not column.wide]
     drawn = rich_table.Table(
-        box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="", show_edge=False
+        box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="", show_edge=False
     )
     for column in columns:
         drawn.add_column(
             text.Text(column.header),
             justify="right" if column.right else "left",
             overflow="fold",
-            no_wrap=screen.width is None,
         )
-    for row in table.rows:
+    for row in rows:
         drawn.add_row(
             *(text.Text(shown(column.text(row)), style=column.style(row)) for column in columns)
         )
     paper = io.StringIO()
     console.Console(
         file=paper,
-        width=screen.width or 1_000_000,
+        width=width,
         force_terminal=screen.colour,
         color_system="standard" if screen.colour else None,
         no_color=not screen.colour,

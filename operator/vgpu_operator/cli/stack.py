@@ -16,15 +16,15 @@ from typing import Any
 
 import yaml
 
+from vgpu_operator.cli import grounds
 from vgpu_operator.cli.cluster import ports, probe, scheduler_config
-from vgpu_operator.cli.cluster.control_plane import ControlPlane
 from vgpu_operator.cli.cluster.process import Component
 from vgpu_operator.kube import client, errors
 from vgpu_operator.model import settings as model_settings
 from vgpu_operator.vendors import registry
 from vgpu_operator.webhook import configuration
 
-OPERATOR_USER = "vgpu-operator"
+OPERATOR_USER = grounds.OPERATOR_USER
 START_LIMIT_S = 60.0
 
 _PATHS = {
@@ -59,10 +59,12 @@ class Replica:
 
 
 class Stack:
-    """Operator replicas and schedulers on one control plane."""
+    """Operator replicas and schedulers on one cluster."""
 
-    def __init__(self, plane: ControlPlane, *, configured: Mapping[str, Any] | None = None) -> None:
-        self.plane = plane
+    def __init__(
+        self, ground: grounds.Ground, *, configured: Mapping[str, Any] | None = None
+    ) -> None:
+        self.ground = ground
         self.settings = model_settings.build(configured or {})
         self._configured = dict(configured or {})
         self._replicas: list[Replica] = []
@@ -76,8 +78,7 @@ class Stack:
 
     async def prepare(self, kube: client.KubeClient) -> None:
         """Give the operator's user its rights."""
-        text = importlib.resources.files("vgpu_operator.cli").joinpath("rbac.yaml").read_text()
-        for document in yaml.safe_load_all(text):
+        for document in _rights():
             await _apply(kube, document)
 
     def start_operator(
@@ -91,13 +92,13 @@ class Stack:
         """Start one operator process; it is not ready yet."""
         reserved = tuple(ports.ReservedPort() for _ in range(3))
         extender, metrics, webhook = (port.number for port in reserved)
-        folder = self.plane.directory
+        folder = self.ground.directory
         config = folder / f"{name}.yaml"
         config.write_text(yaml.safe_dump(self._configured))
         ca_file = folder / f"{name}-webhook-ca.pem"
         argv = [
             *(sys.executable, "-m", "vgpu_operator", "run"),
-            *("--kubeconfig", str(self.plane.kubeconfig_for(OPERATOR_USER))),
+            *("--kubeconfig", str(self.ground.operator_kubeconfig())),
             *("--config", str(config)),
             *("--extender-bind", f"127.0.0.1:{extender}"),
             *("--metrics-bind", f"127.0.0.1:{metrics}"),
@@ -108,7 +109,7 @@ class Stack:
         ]
         if hostname is not None:
             argv += ["--leader-hostname", hostname]
-        component = Component(name, argv, log_file=self.plane.logs / f"{name}.log")
+        component = Component(name, argv, log_file=self.ground.logs / f"{name}.log")
         component.start()
         replica = Replica(
             component=component,
@@ -139,7 +140,7 @@ class Stack:
             lease_name=lease_name or "vgpu-scheduler",
             lease_duration_s=lease_duration_s,
         )
-        return await self.plane.start_scheduler(config, name=name, hostname=hostname)
+        return await self.ground.start_scheduler(config, name=name, hostname=hostname)
 
     async def register_webhook(self, kube: client.KubeClient, replica: Replica) -> None:
         """Tell the API server to send new pods to this replica."""
@@ -149,6 +150,13 @@ class Stack:
             failure_policy="Fail",
         )
         await _apply(kube, document)
+
+    async def withdraw(self, kube: client.KubeClient) -> None:
+        """Remove the objects that ``prepare`` and ``register_webhook`` have made."""
+        names = [(document["kind"], document["metadata"]["name"]) for document in _rights()]
+        for kind, name in (("MutatingWebhookConfiguration", configuration.NAME), *names):
+            with contextlib.suppress(errors.NotFound):
+                await kube.delete(f"{_PATHS[kind]}/{name}")
 
     async def stop(self) -> None:
         """Stop all replicas, the newest first."""
@@ -161,22 +169,29 @@ class Stack:
 
 @contextlib.asynccontextmanager
 async def running(
-    plane: ControlPlane,
+    ground: grounds.Ground,
     kube: client.KubeClient,
     *,
     configured: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[tuple[Stack, Replica]]:
-    """Run one ready operator with its scheduler and webhook until the block ends."""
-    stack = Stack(plane, configured=configured)
+    """Run one ready operator with its scheduler, and its webhook where it can be called."""
+    stack = Stack(ground, configured=configured)
     try:
         await stack.prepare(kube)
         replica = stack.start_operator()
         await replica.until_ready()
-        await stack.register_webhook(kube, replica)
+        if ground.calls_loopback:
+            await stack.register_webhook(kube, replica)
         await stack.start_scheduler(replica)
         yield stack, replica
     finally:
+        await ground.stop()
         await stack.stop()
+
+
+def _rights() -> list[dict[str, Any]]:
+    text = importlib.resources.files("vgpu_operator.cli").joinpath("rbac.yaml").read_text()
+    return list(yaml.safe_load_all(text))
 
 
 async def _apply(kube: client.KubeClient, document: dict[str, Any]) -> None:

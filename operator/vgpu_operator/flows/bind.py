@@ -14,7 +14,7 @@ import datetime
 from collections.abc import Generator
 from typing import Any, TypeAlias
 
-from vgpu_operator.flows import effects, locks, promises, reasons
+from vgpu_operator.flows import effects, locks, promises, reasons, reconcile
 from vgpu_operator.flows.books import Books
 from vgpu_operator.flows.turns import Waiter
 from vgpu_operator.machines import node_lock
@@ -43,22 +43,12 @@ def bind(books: Books, args: extender.BindArgs, now: datetime.datetime) -> Flow:
         return effects.BindResult(error=problem)
     if record.node:
         return effects.BindResult(error="" if record.node == args.node else problem)
-    if not record.request.wants_devices:
-        error = yield from _create_binding(books, record, args.node, {}, {})
-        return effects.BindResult(error=error)
-
     pod = record.key
-    granted = _reserve(books, record.request, args.node)
-    if isinstance(granted, reason.NodeRejection):
-        return effects.BindResult(error=f"{pod} no longer fits on {args.node}: {granted}")
-    keys_needed = books.lock_keys(record.request)
     try:
-        if keys_needed:
-            error, now = yield from _take_locks(books, record, args.node, keys_needed, now)
-            if error:
-                books.ledger.unassume(pod.uid)
-                return effects.BindResult(error=error)
-        error = yield from _bind_locked(books, pod, args.node, now)
+        if record.request.wants_devices:
+            error = yield from _bind_in_turn(books, record, args.node, now)
+        else:
+            error = yield from _create_binding(books, record, args.node, {}, {})
     except effects.GivenUp as end:
         books.ledger.unassume(pod.uid)
         return effects.BindResult(error=f"{pod} was not bound to {args.node}: {end}")
@@ -69,14 +59,43 @@ def bind(books: Books, args: extender.BindArgs, now: datetime.datetime) -> Flow:
     finally:
         books.turns.leave(pod.uid)
     if error:
-        books.ledger.unassume(pod.uid)
-        if keys_needed:
-            yield from _release(books, pod, args.node, keys_needed, now)
         return effects.BindResult(error=error)
-    books.trusted_nodes.add(args.node)
-    if books.settings.events.success:
+    if record.request.wants_devices and books.settings.events.success:
         yield reasons.binding_succeeded(pod, args.node)
     return effects.BindResult()
+
+
+def _bind_in_turn(
+    books: Books, record: records.PodRecord, node: str, now: datetime.datetime
+) -> Step:
+    """Reserve, wait, lock, bind; a failure gives back the cards and exactly our locks."""
+    pod = record.key
+    granted = _reserve(books, record.request, node)
+    if isinstance(granted, reason.NodeRejection):
+        return f"{pod} no longer fits on {node}: {granted}"
+    lock_keys = books.lock_keys(record.request)
+    if lock_keys:
+        error, now = yield from _take_locks(books, record, node, lock_keys, now)
+        if error:
+            if _is_bound_by_us(books, pod, node):
+                return ""
+            books.ledger.unassume(pod.uid)
+            return error
+    error = yield from _bind_locked(books, pod, node, now, locked=bool(lock_keys))
+    if error and _is_bound_by_us(books, pod, node):
+        # An earlier Binding that nobody had answered: its plugin needs the lock.
+        return ""
+    if error:
+        books.ledger.unassume(pod.uid)
+        if lock_keys:
+            yield from _release(books, pod, node, lock_keys, now)
+    return error
+
+
+def _is_bound_by_us(books: Books, pod: request.PodKey, node: str) -> bool:
+    """Whether the pod is bound there with a promise for that node."""
+    record = books.ledger.record(pod.uid)
+    return record is not None and record.node == node and record.promised_node == node
 
 
 def _find(
@@ -99,9 +118,19 @@ def _find(
         return None, f"pod {named} with UID {args.uid} does not exist any more"
     if record.key.name != args.name or record.key.namespace != args.namespace:
         return None, f"UID {args.uid} belongs to pod {record.key}, not to {named}"
+    problem = _hopeless(record)
+    return (record if record.node or not problem else None), problem
+
+
+def _hopeless(record: records.PodRecord) -> str:
+    """Return why a pod can no longer be bound, empty while it can."""
     if record.node:
-        return record, f"pod {named} is bound to {record.node} already"
-    return record, ""
+        return f"pod {record.key} is bound to {record.node} already"
+    if record.ended:
+        return f"pod {record.key} has ended"
+    if record.deleting:
+        return f"pod {record.key} is being deleted"
+    return ""
 
 
 def _reserve(
@@ -134,19 +163,20 @@ def _take_locks(
         problem = _lost_sense(books, pod, node)
         if problem:
             return problem, now
-        wanted = yield from _look(books, pod, node, lock_keys, now)
-        if wanted is None:
+        seen = books.nodes[node]
+        may_write = yield from _look(books, pod, node, lock_keys, now)
+        if not may_write:
             now = yield effects.AwaitChange(node=node, pod=pod)
             continue
-        if not wanted:
-            return "", now
-        seen = books.nodes[node]
+        if books.nodes.get(node) is not seen:
+            # Looking asked the API server, and meanwhile the Node has changed.
+            continue
         text = lock_text.encode_lock(now, namespace=pod.namespace, pod=pod.name)
+        texts = dict.fromkeys(lock_keys, text)
+        books.locks.announce(node, texts)
         try:
             version = yield effects.PatchNode(
-                node=node,
-                annotations=dict.fromkeys(wanted, text),
-                resource_version=seen.resource_version,
+                node=node, annotations=texts, resource_version=seen.resource_version
             )
         except (effects.Conflict, effects.Doubtful):
             # Somebody wrote the Node in between, or our own write may have
@@ -156,14 +186,14 @@ def _take_locks(
             continue
         except effects.EffectFailed as fault:
             return f"the lock of {node} cannot be taken: {fault}", now
-        if _took_over(books, node, wanted):
+        if _took_over(books, node, lock_keys):
             books.trusted_nodes.discard(node)
-        locks.wrote(books, node=node, texts=dict.fromkeys(wanted, text), version=version, now=now)
+        locks.wrote(books, node=node, texts=texts, version=version, now=now)
         return "", now
 
 
 def _took_over(books: Books, node: str, lock_keys: tuple[str, ...]) -> bool:
-    """Whether one of the locks just replaced was somebody else's."""
+    """Whether one of the locks just replaced was not written by this process."""
     sights = (books.locks.get(node, key) for key in lock_keys)
     return any(sight is not None and not sight.ours for sight in sights)
 
@@ -173,11 +203,9 @@ def _lost_sense(books: Books, pod: request.PodKey, node: str) -> str:
     record = books.ledger.record(pod.uid)
     if record is None:
         return f"pod {pod} is gone"
-    if record.node:
-        return f"pod {pod} is bound to {record.node} already"
     if node not in books.nodes:
         return f"node {node} is gone"
-    return ""
+    return _hopeless(record)
 
 
 def _look(
@@ -186,29 +214,29 @@ def _look(
     node: str,
     lock_keys: tuple[str, ...],
     now: datetime.datetime,
-) -> Generator[effects.Effect, Any, tuple[str, ...] | None]:
-    """Return the lock keys that the pod may write now, none when it holds them all.
+) -> Generator[effects.Effect, Any, bool]:
+    """Say whether the pod may write all its locks now; else it must wait.
 
-    None means that it must wait. A pod that holds every lock goes ahead of
-    the queue: nobody in front of it could take one.
+    A lock that names the pod already is written again: it may be left from
+    another pod of that name or from another leader's bind, and only a
+    conditioned write proves that it is ours. Its holder goes ahead of the
+    queue: nobody in front of it could take that lock.
     """
-    wanted: list[str] = []
     for key in lock_keys:
         verdict, who, owner = locks.verdict(books, node=node, key=key, wanted_by=pod, now=now)
-        if verdict in (node_lock.Verdict.WAIT, node_lock.Verdict.BLOCKED):
-            return None
         if verdict is node_lock.Verdict.KEEP:
             continue
+        if verdict in (node_lock.Verdict.WAIT, node_lock.Verdict.BLOCKED):
+            return False
         if not books.turns.may_try(node, pod.uid):
-            return None
+            return False
         if who is node_lock.Holder.GONE and (yield from _owner_lives(books, node, key)):
-            return None
+            return False
         if verdict is node_lock.Verdict.FENCE and owner is not None:
             fenced = yield from _fence(books, owner, now)
             if not fenced:
-                return None
-        wanted.append(key)
-    return tuple(wanted)
+                return False
+    return True
 
 
 def _owner_lives(books: Books, node: str, key: str) -> Generator[effects.Effect, Any, bool]:
@@ -251,15 +279,26 @@ def _fence(
     return not fresh.node
 
 
-def _bind_locked(books: Books, pod: request.PodKey, node: str, now: datetime.datetime) -> Step:
-    """Check again under the lock, then create the Binding."""
-    if node not in books.trusted_nodes:
+def _bind_locked(
+    books: Books, pod: request.PodKey, node: str, now: datetime.datetime, *, locked: bool
+) -> Step:
+    """Check again under the lock, then create the Binding.
+
+    Without a lock nothing proves that nobody else has bound since, so the
+    node's pods are listed each time.
+    """
+    before = books.ledger.record(pod.uid)
+    fence = "" if before is None else before.fenced
+    if not locked or node not in books.trusted_nodes:
         try:
             found = yield effects.ListNodePods(node=node)
         except effects.EffectFailed as fault:
             return f"the pods of {node} cannot be listed: {fault}"
         for other in found:
-            books.ledger.observe(other)
+            for event in reconcile.pod_seen(books, other).effects:
+                yield event  # noqa: UP028  # a tuple takes no answers
+        if locked:
+            books.trusted_nodes.add(node)
     record = books.ledger.record(pod.uid)
     problem = _lost_sense(books, pod, node)
     if record is None or problem:
@@ -269,7 +308,7 @@ def _bind_locked(books: Books, pod: request.PodKey, node: str, now: datetime.dat
         return f"{pod} no longer fits on {node}: {granted}"
     texts = promises.annotations(books, record, granted, now)
     marks = promises.labels(node)
-    error = yield from _create_binding(books, record, node, texts, marks)
+    error = yield from _create_binding(books, record, node, texts, marks, fence=fence)
     if not error and marks and not books.label_in_binding:
         try:
             yield effects.PatchPod(pod=pod, labels=dict(marks))
@@ -285,9 +324,24 @@ def _create_binding(
     node: str,
     texts: dict[str, str],
     marks: dict[str, str],
+    *,
+    fence: str = "",
 ) -> Step:
-    """Create the Binding; read the pod and decide again when its version has moved."""
+    """Create the Binding; read the pod and decide again when its version has moved.
+
+    Args:
+        fence: the fence that the pod carried when its lock was taken. Another
+            one means that the lock was taken over since.
+
+    Raises:
+        effects.Doubtful: some Binding may have happened or may still happen.
+    """
+    doubt: effects.Doubtful | None = None
     for _ in range(BINDING_TRIES):
+        if record.fenced != fence:
+            return (
+                f"the lock of {node} was taken over from {record.key}; kube-scheduler tries again"
+            )
         try:
             yield effects.BindPod(
                 pod=record.key,
@@ -297,8 +351,11 @@ def _create_binding(
                 labels=marks,
             )
         except (effects.Conflict, effects.Missing, effects.Doubtful) as fault:
+            doubt = fault if isinstance(fault, effects.Doubtful) else doubt
             fresh = yield from _reread(record, fault)
         except effects.EffectFailed as fault:
+            if doubt is not None:
+                raise doubt from fault
             return f"{record.key} cannot be bound to {node}: {fault}"
         else:
             books.bound.add(record.key.uid)
@@ -309,9 +366,14 @@ def _create_binding(
         books.ledger.observe(fresh)
         if fresh.node == node and fresh.promised_node == (node if texts else ""):
             return ""
-        if fresh.node:
-            return f"pod {record.key} is bound to {fresh.node} already"
+        problem = _hopeless(fresh)
+        if problem:
+            return problem
+        if fresh.resource_version != record.resource_version:
+            doubt = None  # what was on its way fails by its version now
         record = fresh
+    if doubt is not None:
+        raise doubt
     return f"{record.key} kept changing while it was bound to {node}; kube-scheduler tries again"
 
 
@@ -351,7 +413,7 @@ def _release(
                 annotations=dict.fromkeys(ours),
                 resource_version=seen.resource_version,
             )
-        except effects.Conflict:
+        except (effects.Conflict, effects.Doubtful):
             try:
                 yield effects.AwaitChange(node=node, pod=pod)
             except effects.GivenUp:

@@ -60,6 +60,8 @@ class Books:
 
     Attributes:
         nodes: every Node by name, as last seen.
+        gone_nodes: UIDs of Nodes that are gone, oldest first: no late event
+            revives one.
         registrations: by (node, vendor keyword), only where a vendor has
             ever registered.
         locks: the lock annotations of all nodes.
@@ -82,6 +84,7 @@ class Books:
     vendors: Sequence[base.Vendor]
     ledger: Ledger
     nodes: dict[str, records.NodeRecord] = field(default_factory=dict)
+    gone_nodes: dict[str, None] = field(default_factory=dict)
     registrations: dict[tuple[str, str], Registration] = field(default_factory=dict)
     locks: LockSights = field(default_factory=LockSights)
     trusted_nodes: set[str] = field(default_factory=set)

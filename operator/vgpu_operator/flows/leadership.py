@@ -33,7 +33,9 @@ class Leadership:
 
     def leads(self, now: datetime.datetime) -> bool:
         """Whether this host's kube-scheduler holds a Lease that is still renewed."""
-        if self._renewal_seen_at is None or not self._last.holder.startswith(f"{self.hostname}_"):
+        if self._renewal_seen_at is None or not self.hostname:
+            return False
+        if not self._last.holder.startswith(f"{self.hostname}_"):
             return False
         age_s = (now - self._renewal_seen_at).total_seconds()
         return age_s < self._last.duration_s

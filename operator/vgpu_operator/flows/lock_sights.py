@@ -1,7 +1,7 @@
 """The lock annotations of all nodes, as last seen, with an index by owner."""
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from vgpu_operator.model import errors
@@ -38,6 +38,11 @@ class LockSights:
 
     _by_node: dict[str, dict[str, LockSight]] = field(default_factory=dict)
     _by_owner: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    _announced: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def announce(self, node: str, texts: Mapping[str, str]) -> None:
+        """Note what is about to be written: the watch may show it before the answer comes."""
+        self._announced.setdefault(node, {}).update(texts)
 
     def put(
         self, node: str, key: str, text: str, *, now: datetime.datetime, ours: bool = False
@@ -51,6 +56,7 @@ class LockSights:
             lock: node_lock.LockText | None = node_lock.decode_lock(text, key=key)
         except errors.DecodeError:
             lock = None
+        ours = ours or self._announced.get(node, {}).get(key) == text
         sight = LockSight(text=text, lock=lock, seen_at=now, ours=ours)
         self._by_node.setdefault(node, {})[key] = sight
         if sight.owner is not None:
@@ -75,6 +81,7 @@ class LockSights:
         """Forget all locks of a node."""
         for key in tuple(self._by_node.get(node, ())):
             self.drop(node, key)
+        self._announced.pop(node, None)
 
     def get(self, node: str, key: str) -> LockSight | None:
         """Return a lock, None when that key is absent on that node."""

@@ -8,6 +8,7 @@ from vgpu_operator.flows import effects
 from vgpu_operator.flows.books import Books
 from vgpu_operator.machines import node_lock
 from vgpu_operator.model import records, request
+from vgpu_operator.wire import resource_version
 
 
 def holder(
@@ -60,14 +61,18 @@ def wrote(
     version: str,
     now: datetime.datetime,
 ) -> None:
-    """Take in our own successful write, ahead of the watch that will repeat it."""
+    """Take in our own successful write, ahead of the watch that will repeat it.
+
+    Where the watch is ahead of the answer already, it has shown our write and
+    what came after it.
+    """
+    seen = books.nodes.get(node)
+    if seen is None or resource_version.is_earlier(version, seen.resource_version):
+        return
     for key, text in texts.items():
         books.locks.drop(node, key)
         if text is not None:
             books.locks.put(node, key, text, now=now, ours=True)
-    seen = books.nodes.get(node)
-    if seen is None:
-        return
     merged = {**seen.locks, **texts}
     books.nodes[node] = dataclasses.replace(
         seen,
@@ -95,11 +100,10 @@ def forgotten(
                 continue
             who, _ = holder(books, node=node, key=key, wanted_by=None)
             remnant = node_lock.may_release(who, age(books, node=node, key=key, now=now))
-            since_s = (now - sight.seen_at).total_seconds()
-            if remnant is node_lock.Remnant.NOW or (
-                remnant is node_lock.Remnant.AFTER_GRACE
-                and since_s >= books.settings.lock.release_after_s
-            ):
+            # A lock may be seen before the pod that it names: they come by two watches.
+            in_grace = (now - sight.seen_at).total_seconds() < books.settings.lock.release_after_s
+            needs_grace = remnant is node_lock.Remnant.AFTER_GRACE or who is node_lock.Holder.GONE
+            if remnant is not node_lock.Remnant.NEVER and not (needs_grace and in_grace):
                 removals.append(
                     effects.PatchNode(
                         node=node,

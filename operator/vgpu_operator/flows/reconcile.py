@@ -19,7 +19,7 @@ def pod_seen(books: Books, record: records.PodRecord) -> effects.Reaction:
     if before is None and not _concerns_us(books, record):
         return effects.NOTHING
     newly_bound = bool(record.node) and (before is None or not before.node)
-    foreign = newly_bound and not books.ledger.assumed(pod.uid)
+    foreign = newly_bound and not _is_assumed_on(books, pod, record.node)
     if not books.ledger.observe(record):
         return effects.NOTHING
     if record.node:
@@ -39,6 +39,12 @@ def pod_seen(books: Books, record: records.PodRecord) -> effects.Reaction:
     )
 
 
+def _is_assumed_on(books: Books, pod: request.PodKey, node: str) -> bool:
+    """Whether a bind of ours to that node is under way for the pod."""
+    held = books.ledger.holding(pod.uid)
+    return books.ledger.assumed(pod.uid) and held is not None and held.node == node
+
+
 def pod_gone(books: Books, pod: request.PodKey) -> effects.Reaction:
     """Forget a Pod: its cards are free, its lock may pass on."""
     before = books.ledger.record(pod.uid)
@@ -56,6 +62,7 @@ def listed(
     books: Books,
     *,
     nodes: Iterable[records.NodeRecord],
+    nodes_version: str,
     pods: Iterable[records.PodRecord],
     pods_version: str,
     now: datetime.datetime,
@@ -63,19 +70,24 @@ def listed(
     """Take in one complete list of Nodes and Pods.
 
     What the list no longer has is forgotten, so that a deletion that no watch
-    delivered cannot hold cards for ever. A pod that the ledger knows from a
-    later moment than the list stays.
+    delivered cannot hold cards for ever. What is known from a later moment
+    than the list stays.
     """
-    reaction = effects.NOTHING
+    reactions = []
     seen_nodes = set()
     for node in nodes:
         seen_nodes.add(node.name)
-        reaction += register.node_seen(books, node, now)
-    for name in [name for name in books.nodes if name not in seen_nodes]:
-        reaction += register.node_gone(books, name)
-    reaction += pods_listed(books, pods=pods, version=pods_version)
+        reactions.append(register.node_seen(books, node, now))
+    missing = [
+        name
+        for name, node in books.nodes.items()
+        if name not in seen_nodes
+        and not resource_version.is_earlier(nodes_version, node.resource_version)
+    ]
+    reactions += [register.node_gone(books, name) for name in missing]
+    reactions.append(pods_listed(books, pods=pods, version=pods_version))
     books.trusted_nodes.clear()
-    return reaction
+    return join(reactions)
 
 
 def pods_listed(
@@ -129,19 +141,30 @@ def _complaints(
 ) -> Iterable[effects.Effect]:
     """Yield an event for everything about the pod that somebody should look at."""
     pod = record.key
+    told = before is not None and _bypassed(books, before)
+    if _bypassed(books, record) and record.phase != "Succeeded" and not told:
+        yield reasons.on_pod(
+            pod,
+            "WebhookBypassed",
+            f"it asks for devices but its scheduler is {record.scheduler}: it never passed the"
+            f" webhook; create it again, or set schedulerName: {books.settings.scheduler_name}",
+        )
     if record.ended:
         books.stuck.pop(pod.uid, None)
         return
+    if not record.node:
+        return
     acts = bind_phase.step(bind_phase.state(before), bind_phase.state(record))
-    if bind_phase.Effect.WARN_FAILED in acts and record.node:
+    if bind_phase.Effect.WARN_FAILED in acts:
         yield reasons.on_pod(
             pod,
             "AllocationFailed",
             f"the device plugin on {record.node} reports failed; if the pod runs all the same,"
             " the plugin marked the wrong pod: its cards stay charged until it ends",
         )
+    seen_here = before if before is not None and before.node else None
     for vendor, fault in record.faults.items():
-        if record.node and (before is None or vendor not in before.faults):
+        if seen_here is None or vendor not in seen_here.faults:
             yield reasons.on_pod(
                 pod,
                 "AllocationUnreadable",
@@ -149,19 +172,12 @@ def _complaints(
                 " this pod ends",
             )
     surplus = books.ledger.surplus(pod.uid)
-    if record.node and surplus and (before is None or before.promised != record.promised):
+    if surplus and (seen_here is None or seen_here.promised != record.promised):
         yield reasons.on_pod(
             pod,
             "AllocationSurplus",
             "its annotations promise more than its containers ask for; only what they ask for"
             " is charged",
-        )
-    if _bypassed(books, record) and (before is None or not _bypassed(books, before)):
-        yield reasons.on_pod(
-            pod,
-            "WebhookBypassed",
-            f"it asks for devices but its scheduler is {record.scheduler}: it never passed the"
-            f" webhook; create it again, or set schedulerName: {books.settings.scheduler_name}",
         )
 
 
@@ -194,8 +210,8 @@ def quick_tick(books: Books, now: datetime.datetime) -> effects.Reaction:
     locked = books.locks.nodes()
     wanted: list[effects.Effect] = list(locks.forgotten(books, nodes=locked, now=now))
     wanted += _stuck_pods(books, locked, now)
-    waiting = frozenset(node for node in locked if books.turns.waiting_at(node))
-    return effects.Reaction(effects=tuple(wanted), nodes=waiting)
+    # Every waiter, lock or not: his own write may have been lost without any event.
+    return effects.Reaction(effects=tuple(wanted), nodes=books.turns.nodes())
 
 
 def _stuck_pods(

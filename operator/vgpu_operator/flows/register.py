@@ -11,6 +11,9 @@ from vgpu_operator.vendors import base
 from vgpu_operator.wire import handshake as handshake_text
 from vgpu_operator.wire import resource_version
 
+REMEMBERED_NODES = 10_000
+"""UIDs of gone Nodes that are kept: far more than events of one Node can be late."""
+
 STAMP_ECHO_S = 1.0
 """A Node event that was on its way before our own stamp must not cause a second one."""
 
@@ -18,13 +21,13 @@ STAMP_ECHO_S = 1.0
 def node_seen(books: Books, record: records.NodeRecord, now: datetime.datetime) -> effects.Reaction:
     """Take in a Node; seeing the same one twice, or an older one late, changes nothing."""
     known = books.nodes.get(record.name)
-    if known is not None and known.uid != record.uid:
-        node_gone(books, record.name)
-        known = None
-    if known is not None and resource_version.is_earlier(
-        record.resource_version, known.resource_version
+    if record.uid in books.gone_nodes or (
+        known is not None
+        and resource_version.is_earlier(record.resource_version, known.resource_version)
     ):
         return effects.NOTHING
+    if known is not None and known.uid != record.uid:
+        node_gone(books, record.name, uid=known.uid)
     books.nodes[record.name] = record
     events: list[effects.Effect] = []
     for vendor in books.vendors:
@@ -39,8 +42,21 @@ def node_seen(books: Books, record: records.NodeRecord, now: datetime.datetime) 
     return reaction + step_handshakes(books, (record.name,), now)
 
 
-def node_gone(books: Books, name: str) -> effects.Reaction:
-    """Forget a Node and everything kept under its name; late deletions included."""
+def node_gone(books: Books, name: str, *, uid: str = "") -> effects.Reaction:
+    """Forget a Node and everything kept under its name.
+
+    Args:
+        uid: which Node of that name; a late deletion of an earlier one leaves
+            the present one alone. Empty means whichever is known.
+    """
+    known = books.nodes.get(name)
+    for gone in (uid, known.uid if known is not None and not uid else ""):
+        if gone:
+            books.gone_nodes[gone] = None
+    while len(books.gone_nodes) > REMEMBERED_NODES:
+        del books.gone_nodes[next(iter(books.gone_nodes))]
+    if known is not None and uid and known.uid != uid:
+        return effects.NOTHING
     books.nodes.pop(name, None)
     books.ledger.forget_node(name)
     books.trusted_nodes.discard(name)
@@ -71,6 +87,8 @@ def step_handshakes(books: Books, nodes: Iterable[str], now: datetime.datetime) 
             if registration is None or vendor.spec.handshake_key is None:
                 continue
             acts = _step(books, record, vendor, registration, now)
+            if handshake.Effect.STAMP not in acts:
+                registration.changed = False
             if handshake.Effect.DROP_DEVICES in acts and books.ledger.devices(*place):
                 books.ledger.drop_devices(*place)
                 changed.add(name)

@@ -68,6 +68,10 @@ class Turns:
         """Return the UIDs that wait at a node, first come first."""
         return tuple(waiter.uid for waiter in self._queues.get(node, ()))
 
+    def nodes(self) -> frozenset[str]:
+        """Return the nodes that anybody waits at."""
+        return frozenset(self._queues)
+
     def node_of(self, uid: str) -> str | None:
         """Return where a pod waits."""
         return self._nodes.get(uid)

@@ -36,8 +36,12 @@ def wake(books: Books) -> effects.Reaction:
         # The lock's own coming and going changes the Node; look again then.
         return effects.NOTHING
     books.woken_generation = generation
+    text = str(generation)
+    if books.nodes[target].woken == text:
+        # Left by a process before this one; the same value again would be no change.
+        text += "+"
     return effects.Reaction(
-        effects=(effects.PatchNode(node=target, annotations={keys.WAKE: str(generation)}),)
+        effects=(effects.PatchNode(node=target, annotations={keys.WAKE: text}),)
     )
 
 

@@ -50,13 +50,13 @@ class Intake:
     def node_event(self, kind: str | None, raw: kube_client.Json) -> None:
         """Take in a watch event of a Node."""
         if kind == "DELETED":
-            name = raw["metadata"]["name"]
-            known = self._books.nodes.get(name)
-            if known is not None and known.uid not in ("", raw["metadata"].get("uid", "")):
-                return  # a late deletion of an earlier node of that name
-            self.react(register.node_gone(self._books, name))
+            name, uid = raw["metadata"]["name"], raw["metadata"].get("uid", "")
+            self.react(register.node_gone(self._books, name, uid=uid))
             return
         record = vendor_records.node_record(raw, self._books.vendors)
+        if kind is None:
+            # Part of a list: what the watch missed before it cannot be known.
+            self._books.trusted_nodes.discard(record.name)
         self.react(register.node_seen(self._books, record, self._clock.now()))
 
     def pod_event(self, kind: str | None, raw: kube_client.Json) -> None:
@@ -106,13 +106,14 @@ class Intake:
         Raises:
             errors.ApiError: the API server did not answer as it should.
         """
-        raw_nodes, _ = await self._client.list(paths.NODES)
+        raw_nodes, nodes_version = await self._client.list(paths.NODES)
         pods, version = await self._list_pods({})
         nodes = [vendor_records.node_record(raw, self._books.vendors) for raw in raw_nodes]
         self.react(
             reconcile.listed(
                 self._books,
                 nodes=nodes,
+                nodes_version=nodes_version,
                 pods=pods,
                 pods_version=version,
                 now=self._clock.now(),

@@ -25,9 +25,6 @@ class Claims:
         self._claims: dict[str, Claim] = {}
         self._on: dict[str, set[str]] = {}
 
-    def __len__(self) -> int:
-        return len(self._claims)
-
     def put(self, uid: str, claim: Claim) -> None:
         """Hold a claim in place of an earlier one of the same pod."""
         self.take(uid)

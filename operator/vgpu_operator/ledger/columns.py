@@ -26,9 +26,9 @@ total_cores        int64   percent of one card
 used_slots         int64   shares that pods hold (assumed and confirmed)
 used_memory_mib    int64   MiB
 used_cores         int64   percent of one card
-claimed_slots      int64   shares that tentative claims hold
-claimed_memory_mib int64   MiB
-claimed_cores      int64   percent of one card
+taken_slots        int64   used and tentatively claimed shares together
+taken_memory_mib   int64   MiB
+taken_cores        int64   percent of one card
 ================== ======= ================================================
 
 Rows, shape ``(n_rows,)``, all bool: ``registered`` (the node has cards of the
@@ -62,14 +62,14 @@ _INT_CELLS: Final = (
     "used_slots",
     "used_memory_mib",
     "used_cores",
-    "claimed_slots",
-    "claimed_memory_mib",
-    "claimed_cores",
+    "taken_slots",
+    "taken_memory_mib",
+    "taken_cores",
 )
 _ROW_FLAGS: Final = ("registered", "allocatable", "blocked")
 _SUMS: Final = tuple(
     f"{what}_{resource}"
-    for what in ("total", "used", "claimed")
+    for what in ("total", "used", "taken")
     for resource in ("slots", "memory_mib", "cores")
 )
 _LIMIT: Final = 2**40
@@ -112,9 +112,9 @@ class VendorColumns:
     used_slots: IntArray
     used_memory_mib: IntArray
     used_cores: IntArray
-    claimed_slots: IntArray
-    claimed_memory_mib: IntArray
-    claimed_cores: IntArray
+    taken_slots: IntArray
+    taken_memory_mib: IntArray
+    taken_cores: IntArray
     registered: BoolArray
     allocatable: BoolArray
     blocked: BoolArray
@@ -202,15 +202,16 @@ class VendorColumns:
 
     def charge(self, place: Place, amount: charges.Charge, sign: int) -> None:
         """Add (sign 1) or take back (sign -1) what a pod holds on a card."""
+        self.claim(place, amount, sign)
         self.used_slots[place] += sign * amount.slots
         self.used_memory_mib[place] += sign * amount.memory_mib
         self.used_cores[place] += sign * amount.cores_percent
 
     def claim(self, place: Place, amount: charges.Charge, sign: int) -> None:
         """Add or take back what a tentative claim holds on a card."""
-        self.claimed_slots[place] += sign * amount.slots
-        self.claimed_memory_mib[place] += sign * amount.memory_mib
-        self.claimed_cores[place] += sign * amount.cores_percent
+        self.taken_slots[place] += sign * amount.slots
+        self.taken_memory_mib[place] += sign * amount.memory_mib
+        self.taken_cores[place] += sign * amount.cores_percent
 
     def _allocate(self, *, rows: int, width: int) -> None:
         for names, dtype in ((_BOOL_CELLS, np.bool_), (_INT_CELLS, np.int64)):
@@ -230,7 +231,7 @@ class VendorColumns:
 class NodeSums:
     """Per node the sums over all cards of all vendors, for the node's score.
 
-    Arrays of int64, shape ``(n_rows,)``: ``total_``, ``used_`` and ``claimed_``
+    Arrays of int64, shape ``(n_rows,)``: ``total_``, ``used_`` and ``taken_``
     with ``slots``, ``memory_mib``, ``cores``, in the units of the cells.
     """
 
@@ -240,9 +241,9 @@ class NodeSums:
     used_slots: IntArray
     used_memory_mib: IntArray
     used_cores: IntArray
-    claimed_slots: IntArray
-    claimed_memory_mib: IntArray
-    claimed_cores: IntArray
+    taken_slots: IntArray
+    taken_memory_mib: IntArray
+    taken_cores: IntArray
 
     def __init__(self) -> None:
         for name in _SUMS:
@@ -267,12 +268,13 @@ class NodeSums:
 
     def charge(self, row: int, amount: charges.Charge, sign: int) -> None:
         """Follow ``VendorColumns.charge``."""
+        self.claim(row, amount, sign)
         self.used_slots[row] += sign * amount.slots
         self.used_memory_mib[row] += sign * amount.memory_mib
         self.used_cores[row] += sign * amount.cores_percent
 
     def claim(self, row: int, amount: charges.Charge, sign: int) -> None:
         """Follow ``VendorColumns.claim``."""
-        self.claimed_slots[row] += sign * amount.slots
-        self.claimed_memory_mib[row] += sign * amount.memory_mib
-        self.claimed_cores[row] += sign * amount.cores_percent
+        self.taken_slots[row] += sign * amount.slots
+        self.taken_memory_mib[row] += sign * amount.memory_mib
+        self.taken_cores[row] += sign * amount.cores_percent

@@ -327,13 +327,12 @@ class Ledger:
             with_claims: count tentative claims as used.
             without_claim_of: leave out the claim of that pod.
         """
-        own = self._claims.get(without_claim_of) if without_claim_of else None
-        others = len(self._claims) - (own is not None)
+        own = self._claims.get(without_claim_of) if with_claims and without_claim_of else None
         return snapshot.Snapshot(
             generation=self._generation,
             book=self._nodes,
             finder=self._finder,
-            with_claims=with_claims and others > 0,
+            with_claims=with_claims,
             excluded=(
                 self._nodes.places(own.holding.node, own.holding.charges) if own is not None else {}
             ),

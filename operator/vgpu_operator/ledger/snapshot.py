@@ -1,7 +1,7 @@
 """What scheduling reads: read-only views of the columns at one generation.
 
-No array is copied unless claims have to be added to what is used. A snapshot
-is valid until the ledger changes next: take one, decide, let it go.
+No array is copied, unless one pod's claim has to be left out. A snapshot is
+valid until the ledger changes next: take one, decide, let it go.
 """
 
 import itertools
@@ -80,9 +80,10 @@ class RowFinder:
 
     def find(self, book: nodes.Nodes, names: Sequence[str]) -> npt.NDArray[np.intp]:
         """Return one row per name, -1 where the name is unknown; shape ``(n_names,)``."""
-        if self._epoch == book.rows_epoch and self._names == names:
+        asked = names if isinstance(names, list) else list(names)
+        if self._epoch == book.rows_epoch and self._names == asked:
             return self._rows
-        self._names = list(names)
+        self._names = list(asked)
         found = map(book.rows.get, self._names, itertools.repeat(-1))
         self._rows = np.fromiter(found, dtype=np.intp, count=len(self._names))
         self._rows.flags.writeable = False
@@ -146,10 +147,9 @@ class Snapshot:
         cells: columns.VendorColumns,
         excluded: Sequence[tuple[columns.Place, charges.Charge]],
     ) -> VendorView:
-        used = {name: getattr(cells, f"used_{name}")[: self.n_rows] for name in _RESOURCES}
-        if self._with_claims:
-            for name in _RESOURCES:
-                used[name] = used[name] + getattr(cells, f"claimed_{name}")[: self.n_rows]
+        used = self._used(cells)
+        if excluded:
+            used = {name: array.copy() for name, array in used.items()}
             for place, amount in excluded:
                 used["slots"][place] -= amount.slots
                 used["memory_mib"][place] -= amount.memory_mib
@@ -180,12 +180,15 @@ class Snapshot:
             used_cores=_read_only(used["cores"]),
         )
 
+    def _used(self, held: columns.VendorColumns | columns.NodeSums) -> dict[str, columns.IntArray]:
+        word = "taken" if self._with_claims else "used"
+        return {name: getattr(held, f"{word}_{name}")[: self.n_rows] for name in _RESOURCES}
+
     def _view_sums(self) -> SumsView:
         sums = self._book.sums
-        used = {name: getattr(sums, f"used_{name}")[: self.n_rows] for name in _RESOURCES}
-        if self._with_claims:
-            for name in _RESOURCES:
-                used[name] = used[name] + getattr(sums, f"claimed_{name}")[: self.n_rows]
+        used = self._used(sums)
+        if self._excluded:
+            used = {name: array.copy() for name, array in used.items()}
             for places in self._excluded.values():
                 for (row, _), amount in places:
                     used["slots"][row] -= amount.slots

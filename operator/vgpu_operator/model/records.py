@@ -72,6 +72,7 @@ class PodRecord:
         has_volumes: some volume needs a claim, so binding may take longer.
         refused: kube-scheduler has marked the pod Unschedulable.
         carried: protocol annotations that the pod carries, by key.
+        fenced: value of our fence annotation, empty when absent.
         opted_out: label ``hami.io/webhook: ignore`` kept the webhook away.
     """
 
@@ -94,6 +95,7 @@ class PodRecord:
     has_volumes: bool = False
     refused: bool = False
     carried: frozenset[str] = frozenset()
+    fenced: str = ""
     opted_out: bool = False
 
     @property

@@ -53,6 +53,7 @@ def pod_record(
     """Return what counts of a Pod; bad annotations become ``faults``, never an error."""
     metadata = shape.mapping(raw.get("metadata"))
     annotations = shape.mapping(metadata.get("annotations"))
+    labels = shape.mapping(metadata.get("labels"))
     spec = shape.mapping(raw.get("spec"))
     status = shape.mapping(raw.get("status"))
     wish = _request(raw, vendors, aliases)
@@ -76,6 +77,9 @@ def pod_record(
         group=_group(metadata, spec),
         has_volumes=_has_claims(spec),
         refused=_is_refused(status),
+        carried=_carried(annotations, vendors),
+        fenced=shape.text(annotations.get(keys.FENCE)),
+        opted_out=labels.get(keys.WEBHOOK_LABEL) == keys.WEBHOOK_IGNORE,
     )
 
 
@@ -127,6 +131,15 @@ def _to_allocate(annotations: Mapping[str, Any], vendors: Sequence[base.Vendor])
         for vendor in vendors
         if vendor.spec.to_allocate_key
         and not pod_devices.is_served(shape.text(annotations.get(vendor.spec.to_allocate_key)))
+    )
+
+
+def _carried(annotations: Mapping[str, Any], vendors: Sequence[base.Vendor]) -> frozenset[str]:
+    """Return the vendors' annotations that only the protocol writes and that hold something."""
+    if not annotations:
+        return frozenset()
+    return frozenset(
+        key for vendor in vendors for key in vendor.spec.pod_keys if annotations.get(key)
     )
 
 

@@ -177,3 +177,29 @@ def test_a_pod_is_refused_when_the_scheduler_says_unschedulable(
     record = record_of(pod(container(), status={"conditions": [condition]}))
 
     assert record.refused is expected
+
+
+def test_what_only_the_protocol_writes_is_noted_by_key_unless_it_is_blank() -> None:
+    raw = pod(
+        container(gpu=1),
+        annotations={
+            "hami.io/vgpu-devices-allocated": "GPU-a0,NVIDIA,1000,0:;",
+            "hami.io/vgpu-devices-to-allocate": "",
+            "team-a/own": "kept",
+        },
+    )
+
+    assert record_of(raw).carried == {"hami.io/vgpu-devices-allocated"}
+
+
+def test_the_fence_and_the_opt_out_are_noted() -> None:
+    raw = pod(
+        container(gpu=1),
+        annotations={"vgpu-operator.io/fenced": "2026-01-15T10:00:00+00:00"},
+        labels={"hami.io/webhook": "ignore"},
+    )
+
+    found = record_of(raw)
+
+    assert (found.fenced, found.opted_out) == ("2026-01-15T10:00:00+00:00", True)
+    assert not record_of(pod(container(gpu=1))).opted_out

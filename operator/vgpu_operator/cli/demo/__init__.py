@@ -1,0 +1,1 @@
+"""``vgpu demo``: the whole protocol on a local cluster, narrated and checked."""

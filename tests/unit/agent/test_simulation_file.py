@@ -1,0 +1,112 @@
+import pytest
+
+from vgpu_operator.agent import spec
+from vgpu_operator.model import errors
+
+
+def test_cards_may_be_counted_or_listed():
+    simulation = spec.build(
+        {
+            "nodes": [
+                {"name": "a", "cards": [{"id": "GPU-x", "memory": 1024, "count": 4}]},
+                {"prefix": "b-", "count": 2, "cards": 2, "memory": 2048, "slots": 5},
+            ]
+        }
+    )
+
+    listed, counted = simulation.nodes
+    assert listed.names == ("a",)
+    assert listed.devices_of("a")["NVIDIA"][0].id == "GPU-x"
+    assert listed.devices_of("a")["NVIDIA"][0].slots == 4
+    assert counted.names == ("b-1", "b-2")
+    assert [
+        (card.id, card.index, card.memory_mib, card.slots)
+        for card in counted.devices_of("b-2")["NVIDIA"]
+    ] == [("GPU-b-2-0", 0, 2048, 5), ("GPU-b-2-1", 1, 2048, 5)]
+
+
+def test_equal_cards_lie_on_numa_nodes_in_blocks():
+    entry = spec.build({"name": "a", "cards": 4, "numaNodes": 2}).nodes[0]
+
+    assert [card.numa for card in entry.devices_of("a")["NVIDIA"]] == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("200ms", 0.2), ("0.2s", 0.2), ("2m", 120.0), (3, 3.0), ("1.5", 1.5)]
+)
+def test_durations_are_read(text, seconds):
+    assert spec.build({"name": "a", "delay": text}).nodes[0].delay == seconds
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        pytest.param({"nodes": []}, "nodes is empty", id="no node"),
+        pytest.param(
+            {"nodes": [{"cards": 1}]}, "nodes.0: give either name, or prefix", id="no name"
+        ),
+        pytest.param(
+            {"nodes": [{"name": "a", "count": 2}]}, "nodes.0: count belongs to prefix", id="count"
+        ),
+        pytest.param({"nodes": [{"name": "a", "speed": 1}]}, "nodes.0.speed: ", id="unknown field"),
+        pytest.param(
+            {"nodes": [{"name": "a", "cards": [{"memory": -1}]}]},
+            "wrong at nodes.0.cards.0.memory: Input should be greater than or equal to 0",
+            id="negative memory",
+        ),
+        pytest.param(
+            {"nodes": [{"name": "a", "delay": "soon"}]}, "'soon' is no duration", id="delay"
+        ),
+        pytest.param({"nodes": [{"name": "A_b"}]}, "nodes.0.name: ", id="bad name"),
+        pytest.param(
+            {"nodes": [{"name": "a-1"}, {"prefix": "a-", "count": 3}]},
+            "node a-1 is described twice",
+            id="twice",
+        ),
+        pytest.param([], "the top: ", id="a list"),
+        pytest.param(None, "the top: ", id="nothing"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_path(values, words):
+    with pytest.raises(errors.SettingsError) as caught:
+        spec.build(values)
+
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_is_read_as_yaml(tmp_path):
+    path = tmp_path / "nodes.yaml"
+    path.write_text("nodes:\n- {name: a, cards: [{memory: 1, healthy: false}]}\n")
+
+    assert not spec.load(path).nodes[0].devices_of("a")["NVIDIA"][0].healthy
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        pytest.param(None, "cannot read", id="absent"),
+        pytest.param(b"\xff\xfe", "cannot read", id="not text"),
+        pytest.param(b"nodes: [", "is no YAML", id="not yaml"),
+        pytest.param(b"nodes: 7", "nodes: ", id="another type"),
+    ],
+)
+def test_a_bad_file_is_named(tmp_path, content, words):
+    path = tmp_path / "nodes.yaml"
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(errors.SettingsError) as caught:
+        spec.load(path)
+
+    assert words in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_a_failure_file_marks_cards_unhealthy():
+    entry = spec.build(
+        {"name": "a", "cards": 2, "failures": {"unhealthy": ["GPU-a-1"], "vanishAfter": "3s"}}
+    ).nodes[0]
+
+    assert [card.healthy for card in entry.devices_of("a")["NVIDIA"]] == [True, False]
+    assert entry.failures.vanish_after == 3.0

@@ -1,0 +1,143 @@
+import io
+import json
+import sys
+
+import pytest
+import yaml
+
+from vgpu_operator.cli import annotation_kinds
+
+
+def items(command_line):
+    return json.loads(command_line.out)["items"]
+
+
+def test_a_register_text_is_a_table_of_cards(command_line):
+    text = (
+        "GPU-0,10,32768,100,NVIDIA-Tesla V100,0,true:GPU-1,10,32768,100,NVIDIA-Tesla V100,1,false:"
+    )
+
+    assert command_line.run("decode", text) == 0
+    assert [line.split() for line in command_line.out.splitlines()] == [
+        ["CARD", "INDEX", "TYPE", "SLOTS", "MEMORY(MiB)", "CORES(%)", "NUMA", "MODE", "HEALTHY"],
+        ["GPU-0", "0", "NVIDIA-Tesla", "V100", "10", "32768", "100", "0", "hami-core", "true"],
+        ["GPU-1", "0", "NVIDIA-Tesla", "V100", "10", "32768", "100", "1", "hami-core", "false"],
+    ]
+
+
+def test_the_published_mlu_text_gives_one_card_one_fault_and_exit_1(command_line):
+    text = (
+        "MLU-45013011-2257-0000-0000-000000000000,10,23308,0,MLU-MLU370-X4,0,false:"
+        "MLU-54043011-2257-0000-0000-000000000000,10,23308,0,"
+    )
+
+    assert command_line.run("decode", "hami.io/node-mlu-register", text, "-o", "yaml") == 1
+
+    found = yaml.safe_load(command_line.out)
+    assert [row["card"] for row in found["items"]] == ["MLU-45013011-2257-0000-0000-000000000000"]
+    assert [(fault["segment"], fault["offset"]) for fault in found["faults"]] == [(1, 74)]
+    assert command_line.err.startswith("unreadable: hami.io/node-mlu-register, segment 1")
+
+
+def test_pod_devices_keep_containers_without_a_card(command_line):
+    command_line.run("decode", ";GPU-a0,NVIDIA,3000,30:;", "-o", "json")
+
+    assert items(command_line) == [
+        {"container": 0, "card": "", "word": ""},
+        {
+            "container": 1,
+            "card": "GPU-a0",
+            "word": "NVIDIA",
+            "memoryMiB": 3000,
+            "coresPercent": 30,
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "row"),
+    [
+        (
+            "hami.io/node-handshake",
+            "Requesting_2026-01-15 10:00:00",
+            {"state": "requesting", "time": "2026-01-15T10:00:00+00:00"},
+        ),
+        (
+            "hami.io/mutex.lock",
+            "2026-01-15T10:00:00Z,default,p1",
+            {"time": "2026-01-15T10:00:00+00:00", "namespace": "default", "pod": "p1"},
+        ),
+        (
+            "4pd.io/mutex.lock",
+            "2026-01-15T10:00:00Z",
+            {"time": "2026-01-15T10:00:00+00:00", "namespace": "", "pod": ""},
+        ),
+        ("hami.io/bind-phase", "success", {"phase": "success"}),
+        (
+            "hami.io/bind-time",
+            "1768471200",
+            {"unixSeconds": 1768471200, "time": "2026-01-15T10:00:00+00:00"},
+        ),
+        ("hami.io/device-cordon", "GPU-a0", {"card": "GPU-a0"}),
+        ("hami.io/vgpu-node", "n1", {"name": "n1"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_key_says_what_a_text_is(command_line, key, text, row):
+    assert command_line.run("decode", key, text, "-o", "json") == 0
+    assert items(command_line) == [row]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("[]", "NodeRegister"),
+        ("Reported_2024.01.10 04:06:57", "Handshake"),
+        ("2026-01-15T10:00:00Z,default,p1", "NodeLock"),
+        ("allocating", "BindPhase"),
+        ("1768471200", "UnixTime"),
+        (";;", "PodDevices"),
+        ("GPU-0,NVIDIA,3000,0:GPU-0,NVIDIA,5000,0:", "PodDevices"),
+        ("a,10,7680,100,T4,0,true,3,hami-core:", "NodeRegister"),
+    ],
+)
+def test_without_a_key_the_look_of_the_text_decides(text, kind):
+    assert annotation_kinds.read(text).kind == kind
+
+
+def test_a_text_of_no_known_look_asks_for_the_key(command_line):
+    assert command_line.run("decode", "hello") == 1
+    assert "vgpu decode KEY TEXT" in command_line.err
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("hami.io/mutex.lock", "x,y"),
+        ("hami.io/bind-phase", "done"),
+        ("hami.io/bind-time", "soon"),
+        ("hami.io/node-handshake", "hello"),
+        ("hami.io/node-handshake", "Requesting_soon"),
+        ("hami.io/node-nvidia-register", "hello"),
+        ("hami.io/vgpu-devices-allocated", "a,b;"),
+    ],
+)
+def test_what_cannot_be_read_is_exit_1(command_line, key, text):
+    assert command_line.run("decode", key, text) == 1
+    assert f"unreadable: {key}" in command_line.err
+
+
+def test_a_dash_reads_standard_input(command_line, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("success\n"))
+
+    assert command_line.run("decode", "-", "-o", "json") == 0
+    assert items(command_line) == [{"phase": "success"}]
+
+
+def test_three_words_are_wrong_usage(command_line):
+    assert command_line.run("decode", "a", "b", "c") == 2
+
+
+def test_an_empty_list_of_cards_is_good(command_line):
+    assert command_line.run("decode", "hami.io/node-nvidia-register", "[]") == 0
+    assert command_line.err == "NodeRegister hami.io/node-nvidia-register: empty\n"

@@ -1,0 +1,321 @@
+"""The filter: who fits where, what is claimed, what is said and how often."""
+
+import dataclasses
+
+import pytest
+
+from support import clusters
+from support.operator_books import (
+    ONE_CARD,
+    TWO_CARDS,
+    bound,
+    later,
+    open_books,
+    pending,
+    plain,
+    put_node,
+    used_mib,
+)
+from vgpu_operator.flows import books, effects
+from vgpu_operator.flows import filter as flow_filter
+from vgpu_operator.model import records, request
+
+WHOLE = clusters.asks(percent=100)
+
+
+def two_nodes(**values: object) -> books.Books:
+    held = open_books(**values)
+    put_node(held, "node-a")
+    put_node(held, "node-b", register=ONE_CARD.replace("a0", "b0"))
+    return held
+
+
+def ask(
+    held: books.Books, pod: records.PodRecord, *nodes: str, seconds: float = 0
+) -> flow_filter.FilterResult:
+    return flow_filter.filter_nodes(held, pod, nodes or ("node-a", "node-b"), later(seconds))
+
+
+def test_every_node_that_fits_is_named_and_nothing_is_written() -> None:
+    held = two_nodes()
+
+    result = ask(held, pending())
+
+    assert result == flow_filter.FilterResult(fitting=("node-a", "node-b"))
+    assert used_mib(held) == {"GPU-a0": 0}
+
+
+def test_a_pod_without_devices_fits_everywhere_known_or_not() -> None:
+    held = two_nodes()
+
+    result = ask(held, plain(), "node-a", "node-x")
+
+    assert result.fitting == ("node-a", "node-x")
+    assert (held.refused, held.ledger.records()) == ({}, ())
+
+
+def test_case_112_a_node_that_is_not_known_has_a_reason_and_the_others_go_on() -> None:
+    result = ask(two_nodes(), pending(), "node-x", "node-b")
+
+    assert result.fitting == ("node-b",)
+    assert str(result.rejections["node-x"]) == (
+        "node unregistered: the node is not known to the operator"
+    )
+
+
+def test_every_rejected_node_has_a_reason() -> None:
+    held = two_nodes()
+    put_node(held, "node-b", version="11", register=ONE_CARD, allocatable=0)
+    held.ledger.observe(bound(pending("p9", WHOLE), memory_mib=24576))
+
+    result = ask(held, pending("p1", WHOLE), "node-a", "node-b", "node-x")
+
+    assert set(result.rejections) == {"node-a", "node-b", "node-x"}
+    assert all(rejection.text for rejection in result.rejections.values())
+    assert [result.rejections[n].resolvable for n in ("node-a", "node-b", "node-x")] == [
+        True,
+        False,
+        False,
+    ]
+
+
+def test_a_pod_that_fits_holds_a_claim_that_the_next_pod_sees() -> None:
+    held = two_nodes()
+    first = ask(held, pending("p1", WHOLE))
+    second = ask(held, pending("p2", WHOLE))
+    third = ask(held, pending("p3", WHOLE))
+
+    assert first.fitting == ("node-a", "node-b")
+    assert len(second.fitting) == 1
+    assert third.fitting == ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "lifetime_s"),
+    [({}, 1), ({"has_volumes": True}, 30), ({"group": "gang"}, 30)],
+    ids=["ordinary", "with volumes", "in a group"],
+)
+def test_a_claim_ends_by_itself(fields: dict[str, object], lifetime_s: int) -> None:
+    held = open_books()
+    put_node(held)
+    ask(held, pending("p1", WHOLE, **fields), "node-a")
+
+    before = ask(held, pending("p2", WHOLE), "node-a", seconds=lifetime_s - 0.1)
+    after = ask(held, pending("p3", WHOLE), "node-a", seconds=lifetime_s)
+
+    assert (before.fitting, after.fitting) == ((), ("node-a",))
+
+
+def test_a_pod_that_is_filtered_again_does_not_meet_its_own_claim() -> None:
+    held = open_books()
+    put_node(held)
+
+    answers = [ask(held, pending("p1", WHOLE), "node-a").fitting for _ in range(3)]
+
+    assert answers == [("node-a",)] * 3
+
+
+def test_claims_guide_filters_only_and_never_a_bind() -> None:
+    held = open_books()
+    put_node(held)
+    ask(held, pending("p1", WHOLE), "node-a")
+
+    view = held.ledger.snapshot(with_claims=False)
+
+    assert used_mib(held) == {"GPU-a0": 0}
+    assert flow_filter.fit.place(
+        view, ["node-a"], pending("p2", WHOLE).request, held.defaults
+    ).fitting == ["node-a"]
+
+
+def test_no_claims_when_their_lifetime_is_zero() -> None:
+    held = open_books(claims={"lifetimeS": 0})
+    put_node(held)
+    ask(held, pending("p1", WHOLE), "node-a")
+
+    assert ask(held, pending("p2", WHOLE), "node-a").fitting == ("node-a",)
+
+
+def full() -> books.Books:
+    held = open_books()
+    put_node(held)
+    held.ledger.observe(bound(pending("p9", WHOLE), memory_mib=24576))
+    return held
+
+
+def test_a_refusal_is_told_once_with_hamis_words_and_counts() -> None:
+    held = full()
+
+    first = ask(held, pending(), "node-a")
+    second = ask(held, pending(), "node-a")
+
+    (event,) = first.events
+    assert (event.type, event.reason) == (effects.EventType.WARNING, "FilteringFailed")
+    assert event.message == (
+        "no available node, 1 nodes do not meet: 1 nodes 1/1 CardInsufficientMemory (node-a)"
+    )
+    assert second.events == ()
+    assert (first.again, second.again) == (False, True)
+
+
+def test_a_refusal_for_the_same_reasons_from_a_later_state_is_not_told_again() -> None:
+    held = full()
+    ask(held, pending(), "node-a")
+    put_node(held, version="11", cordoned=["other"])
+    held.ledger.observe(bound(pending("p8"), memory_mib=0, version="31"))
+
+    result = ask(held, pending(), "node-a")
+
+    assert result.refused
+    assert result.events == ()
+
+
+def test_a_refusal_for_another_reason_is_told() -> None:
+    held = full()
+    ask(held, pending(), "node-a")
+    put_node(held, version="11", cordoned=["GPU-a0"])
+
+    result = ask(held, pending(), "node-a")
+
+    assert [event.reason for event in result.events] == ["FilteringFailed"]
+
+
+def test_a_repeat_for_unchanged_state_is_answered_from_the_last_answer() -> None:
+    held = full()
+    first = ask(held, pending(), "node-a")
+
+    second = ask(held, pending(), "node-a")
+
+    assert second.rejections is first.rejections
+
+
+@pytest.mark.parametrize("change", ["state", "request", "nodes"])
+def test_the_last_answer_counts_only_while_nothing_changed(change: str) -> None:
+    held = full()
+    pod = pending()
+    ask(held, pod, "node-a")
+    nodes = ("node-a",)
+    if change == "state":
+        held.ledger.forget("uid-of-p9")
+    elif change == "request":
+        pod = plain()
+    else:
+        put_node(held, "node-b", register=ONE_CARD.replace("a0", "b0"))
+        nodes = ("node-a", "node-b")
+
+    assert ask(held, pod, *nodes).fitting != ()
+
+
+def test_a_pod_that_fits_at_last_is_no_longer_among_the_refused() -> None:
+    held = full()
+    ask(held, pending(), "node-a")
+    held.ledger.forget("uid-of-p9")
+
+    ask(held, pending(), "node-a")
+
+    assert held.refused == {}
+
+
+def test_case_12_a_pod_that_asks_for_the_impossible_fits_nowhere_and_is_told_why() -> None:
+    never = request.ContainerRequest(
+        name="main",
+        kind=request.ContainerKind.APP,
+        impossible="container main: nvidia.com/gpumem: 16Gi is more than a card can have",
+    )
+    held = two_nodes()
+
+    result = ask(held, pending("p1", never))
+
+    assert result.fitting == ()
+    assert not any(rejection.resolvable for rejection in result.rejections.values())
+    assert "16Gi is more than a card can have" in result.events[0].message
+
+
+def test_many_nodes_are_named_by_their_first_three() -> None:
+    held = open_books()
+    names = [f"node-{n}" for n in range(5)]
+    for name in names:
+        put_node(held, name, register=None)
+
+    (event,) = ask(held, pending(), *names).events
+
+    assert "(node-0, node-1, node-2, …)" in event.message
+
+
+def test_success_events_only_when_asked_for() -> None:
+    held = two_nodes(events={"success": True})
+
+    (event,) = ask(held, pending()).events
+
+    assert (event.type, event.reason) == (effects.EventType.NORMAL, "FilteringSucceed")
+    assert event.message == "find fit node(node-a), 0 nodes not fit, 2 nodes fit"
+    assert ask(two_nodes(), pending()).events == ()
+
+
+def reserved() -> tuple[books.Books, records.PodRecord]:
+    """Return books in which a whole-card pod holds node-a's reservation."""
+    held = open_books()
+    put_node(held)
+    pod = pending("p1", WHOLE)
+    held.ledger.observe(pod)
+    held.ledger.assume(pod.request, clusters.promise("node-a", [clusters.share("GPU-a0", 24576)]))
+    return held, pod
+
+
+def test_a_reservation_in_doubt_ends_when_its_pod_is_filtered_again() -> None:
+    held, pod = reserved()
+
+    assert ask(held, pod, "node-a").fitting == ("node-a",)
+    assert not held.ledger.assumed(pod.key.uid)
+
+
+@pytest.mark.parametrize("where", ["binding", "bound"])
+def test_a_reservation_stays_while_its_bind_is_under_way_or_not_yet_seen(where: str) -> None:
+    held, pod = reserved()
+    getattr(held, where).add(pod.key.uid)
+
+    ask(held, pod, "node-a")
+
+    assert held.ledger.assumed(pod.key.uid)
+
+
+def test_a_followers_decision_does_not_depend_on_the_order_of_the_nodes() -> None:
+    held = two_nodes()
+
+    assert set(ask(held, pending(), "node-a", "node-b").fitting) == set(
+        ask(held, pending(), "node-b", "node-a").fitting
+    )
+
+
+def test_binpack_prefers_the_fuller_node_and_spread_the_emptier() -> None:
+    held = two_nodes()
+    held.ledger.observe(bound(pending("p9"), memory_mib=12288))
+    pod = pending()
+    spread = dataclasses.replace(
+        pod,
+        request=dataclasses.replace(
+            pod.request, node_policy=flow_filter.fit.policy.NodePolicy.SPREAD
+        ),
+    )
+
+    packed = flow_filter.score_nodes(held, pod, ["node-a", "node-b"])
+    wide = flow_filter.score_nodes(held, spread, ["node-a", "node-b"])
+
+    assert packed[0] > packed[1]
+    assert wide[0] < wide[1]
+    assert all(0 <= score <= 100 for score in packed + wide)
+
+
+def test_nodes_that_do_not_fit_and_pods_without_devices_score_nothing() -> None:
+    held = two_nodes()
+
+    assert flow_filter.score_nodes(held, pending(), ["node-x", "node-a"])[0] == 0
+    assert flow_filter.score_nodes(held, plain(), ["node-a", "node-b"]) == [0, 0]
+
+
+def test_case_69_a_node_is_scored_by_what_is_used_not_by_what_is_asked() -> None:
+    held = open_books()
+    put_node(held, "node-a")
+    put_node(held, "node-b", register=TWO_CARDS)
+
+    assert flow_filter.score_nodes(held, pending(), ["node-a", "node-b"]) == [0, 0]

@@ -1,0 +1,107 @@
+"""Who leads, from the Lease as it is read again and again."""
+
+from support.operator_books import NOW, later
+from vgpu_operator.flows.leadership import Leadership
+from vgpu_operator.wire import lease
+
+
+def renewed(holder: str = "x-1_ab12", *, at: str = "1", duration_s: float = 15) -> lease.Lease:
+    return lease.Lease(holder=holder, renewed=at, duration_s=duration_s)
+
+
+def test_the_holder_on_this_host_leads() -> None:
+    state = Leadership(hostname="x-1")
+
+    state.observe(renewed(), NOW)
+
+    assert state.leads(NOW)
+    assert state.holder == "x-1_ab12"
+
+
+def test_x_1_does_not_follow_the_lease_of_x_10_nor_the_other_way_round() -> None:
+    one, ten = Leadership(hostname="x-1"), Leadership(hostname="x-10")
+    for state in (one, ten):
+        state.observe(renewed("x-10_ab12"), NOW)
+
+    assert (one.leads(NOW), ten.leads(NOW)) == (False, True)
+
+    for state in (one, ten):
+        state.observe(renewed("x-1_ab12", at="2"), NOW)
+
+    assert (one.leads(NOW), ten.leads(NOW)) == (True, False)
+
+
+def test_a_holder_without_the_underscore_is_nobody_of_ours() -> None:
+    state = Leadership(hostname="x-1")
+
+    state.observe(renewed("x-1"), NOW)
+
+    assert not state.leads(NOW)
+
+
+def test_a_lease_that_is_no_longer_renewed_ends_by_our_own_clock() -> None:
+    state = Leadership(hostname="x-1")
+    state.observe(renewed(), NOW)
+
+    for seconds in (2, 4, 14):
+        state.observe(renewed(), later(seconds))
+
+    assert state.leads(later(14.9))
+    assert not state.leads(later(15))
+
+
+def test_each_renewal_counts_from_when_it_was_seen_whatever_time_it_carries() -> None:
+    state = Leadership(hostname="x-1")
+    state.observe(renewed(at="1970-01-01T00:00:00Z"), NOW)
+    state.observe(renewed(at="2099-01-01T00:00:00Z"), later(10))
+
+    assert state.leads(later(24.9))
+    assert not state.leads(later(25))
+
+
+def test_a_lease_that_passes_on_ends_the_term_at_once() -> None:
+    state = Leadership(hostname="x-1")
+    state.observe(renewed(), NOW)
+
+    state.observe(renewed("y-1_cd34"), later(1))
+
+    assert not state.leads(later(1))
+    assert state.holder == "y-1_cd34"
+
+
+def test_case_164_without_a_lease_nobody_leads() -> None:
+    state = Leadership(hostname="x-1")
+    assert not state.leads(NOW)
+    state.observe(renewed(), NOW)
+
+    state.observe(None, later(1))
+
+    assert not state.leads(later(1))
+    assert state.holder == ""
+
+
+def test_case_164_a_lease_without_holder_or_duration_is_no_crash() -> None:
+    state = Leadership(hostname="x-1")
+    for raw in (
+        {},
+        {"spec": None},
+        {"spec": {}},
+        {"spec": {"holderIdentity": None, "leaseDurationSeconds": None}},
+        {"spec": {"holderIdentity": 5, "renewTime": 7, "leaseDurationSeconds": "15"}},
+        {"spec": {"leaseDurationSeconds": 0}},
+    ):
+        state.observe(lease.decode_lease(raw), NOW)
+        assert not state.leads(NOW)
+
+    state.observe(lease.decode_lease({"spec": {"holderIdentity": "x-1_ab12"}}), NOW)
+
+    assert state.leads(later(14.9))
+    assert not state.leads(later(15))
+
+
+def test_an_empty_hostname_leads_nothing() -> None:
+    state = Leadership(hostname="")
+
+    state.observe(renewed("_ab12"), NOW)
+
+    assert not state.leads(NOW)
