@@ -182,8 +182,6 @@ class VendorColumns:
 
     def clear_row(self, row: int) -> None:
         """Take all cards off the row; ``allocatable`` and ``blocked`` stay."""
-        if row >= self.capacity:
-            return
         for card in self.cards.pop(row, ()):
             places = [place for place in self.places[card.id] if place[0] != row]
             if places:
@@ -261,8 +259,6 @@ class NodeSums:
 
     def add_row(self, row: int, cells: VendorColumns, sign: int) -> None:
         """Add (1) or take back (-1) everything that stands on the vendor's row."""
-        if row >= cells.capacity:
-            return
         for name in _SUMS:
             getattr(self, name)[row] += sign * int(getattr(cells, name)[row].sum())
 

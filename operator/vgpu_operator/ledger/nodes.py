@@ -98,14 +98,11 @@ class Nodes:
         node = self._nodes.pop(name, None)
         if node is None:
             return NO_CHANGE
-        for vendor, cells in self.cells.items():
-            if node.row >= cells.capacity:
-                continue
+        for cells in self.cells.values():
             self.sums.add_row(node.row, cells, -1)
             cells.clear_row(node.row)
             cells.allocatable[node.row] = False
             cells.blocked[node.row] = False
-            node.devices.pop(vendor, None)
         del self.rows[name]
         self._free_rows.append(node.row)
         self.rows_epoch += 1

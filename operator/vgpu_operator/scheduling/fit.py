@@ -147,9 +147,8 @@ def _resolvable(
     could = np.zeros(len(rows), dtype=np.bool_)
     if failed_on_cards.any():
         lanes, lane_of, n_lanes = _lanes(view, rows, failed_on_cards)
-        alive = np.zeros(n_lanes, dtype=np.bool_)
-        alive[lane_of[failed_on_cards]] = True
-        emptied = walk.walk(view, lanes, rules, alive, empty=True)
+        everywhere = np.ones(n_lanes, dtype=np.bool_)
+        emptied = walk.walk(view, lanes, rules, everywhere, empty=True)
         could[failed_on_cards] = emptied.fits[lane_of[failed_on_cards]]
     return could
 

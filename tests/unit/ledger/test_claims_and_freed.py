@@ -82,6 +82,46 @@ def test_a_claim_ends_with_the_pod(books: ledger.Ledger) -> None:
     assert fitting(books) == ["node-a", "node-b"]
 
 
+def test_a_bind_that_takes_other_cards_sets_the_claimed_ones_free(books: ledger.Ledger) -> None:
+    cards = [clusters.card("GPU-a0"), clusters.card("GPU-a1", index=1)]
+    books.set_devices("node-a", VENDOR, cards)
+    books.claim(WHOLE, ON_A0, SOON)
+    claimed = books.generation
+
+    books.assume(WHOLE, clusters.promise("node-a", [clusters.share("GPU-a1", 24576)]))
+
+    assert books.freed_since(claimed) == {"node-a"}
+
+
+def test_a_bind_that_takes_the_claimed_cards_sets_nothing_free(books: ledger.Ledger) -> None:
+    books.claim(WHOLE, ON_A0, SOON)
+    claimed = books.generation
+
+    books.assume(WHOLE, ON_A0)
+
+    assert books.freed_since(claimed) == frozenset()
+
+
+def test_the_own_claim_is_left_out_of_slots_memory_cores_and_score(books: ledger.Ledger) -> None:
+    wish = clusters.wish(clusters.asks(memory_mib=6144, cores_percent=25))
+    books.claim(wish, clusters.promise("node-a", [clusters.share("GPU-a0", 6144, 25)]), SOON)
+
+    def seen(**how: object) -> tuple[list[int], list[int]]:
+        view = books.snapshot(**how)  # type: ignore[arg-type]
+        cells, row = view.vendor(VENDOR), view.row("node-a")
+        assert cells is not None
+        assert row is not None
+        sums = view.sums
+        return (
+            [int(a[row, 0]) for a in (cells.used_slots, cells.used_memory_mib, cells.used_cores)],
+            [int(a[row]) for a in (sums.used_slots, sums.used_memory_mib, sums.used_cores)],
+        )
+
+    assert seen() == ([1, 6144, 25], [1, 6144, 25])
+    assert seen(without_claim_of="u1") == ([0, 0, 0], [0, 0, 0])
+    assert seen(with_claims=False) == ([0, 0, 0], [0, 0, 0])
+
+
 def test_a_longer_claim_on_the_same_cards_alters_no_answer(books: ledger.Ledger) -> None:
     books.claim(WHOLE, ON_A0, SOON)
     generation = books.generation

@@ -65,6 +65,19 @@ def test_a_percentage_is_charged_anew_when_the_card_changes_its_memory() -> None
     assert used(books) == {"GPU-a0": 600}
 
 
+def test_what_a_percentage_costs_is_as_promised_while_the_node_is_gone() -> None:
+    books = books_with(clusters.card("GPU-a0", memory_mib=1000))
+    wish = clusters.wish(HALF)
+    record = clusters.pod(wish, clusters.promise("node-a", [clusters.share("GPU-a0", 700)]))
+    books.observe(record)
+    assert books.surplus("u1")
+
+    books.forget_node("node-a")
+
+    assert books.holding("u1") == books.would_hold(record)
+    assert not books.surplus("u1")
+
+
 def test_a_new_node_of_an_old_name_starts_with_its_own_cards_only() -> None:
     books = books_with(A0, A1)
     books.set_cordoned("node-a", frozenset({"GPU-a0"}))

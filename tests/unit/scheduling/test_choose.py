@@ -117,6 +117,15 @@ def test_numa_bind_counts_what_a_change_of_numa_node_let_go() -> None:
     assert found.text == "2/4 AllocatedCardsInsufficientRequest, 2/4 NumaNotFit"
 
 
+def test_numa_bind_lets_go_what_it_held_even_for_cards_that_cannot_serve() -> None:
+    books = books_of(*IDLE, a0=24576, a1=24576)
+
+    found = choose.choose(books.snapshot(), "node-a", small(3, numa_bind=True), fit.Defaults())
+
+    assert isinstance(found, reason.NodeRejection)
+    assert found.text == "2/4 CardInsufficientMemory, 2/4 NumaNotFit"
+
+
 def test_the_next_container_is_ordered_by_what_the_first_took() -> None:
     wish = clusters.wish(clusters.asks(memory_mib=1000), clusters.asks(2, memory_mib=1000))
 
