@@ -55,7 +55,7 @@ async def test_6_the_lock_of_a_bound_pod_that_no_kubelet_has_seen_is_not_passed_
         "lock": {"expiryS": 2.0},
         "bind": {"stuckAfterS": 1.0},
     }
-    async with world(configured=configured) as here:
+    async with world(configured=configured) as here:  # noqa: SIM117  # the node needs the world
         async with here.simulate({"name": "node-a", "cards": 2}) as sim:
             await here.until_handshake("node-a", lambda text: text is not None)
             sim.node("node-a").pause()

@@ -12,41 +12,30 @@ from vgpu_operator.kube import paths
 pytestmark = pytest.mark.apiserver
 
 
-async def _history(here: World, name: str, enough: asyncio.Event) -> list[dict]:
-    """Return every state of a pod that a watch shows, until told that it is enough."""
-    states = []
+async def _follow(here: World, name: str, states: list[dict]) -> asyncio.Task[None]:
+    """Begin to note every state of a pod that a watch shows."""
+    params = {"fieldSelector": f"metadata.name={name}"}
+    _, version = await here.kube.list(paths.PODS, params=params)
 
     async def follow() -> None:
-        params = {"fieldSelector": f"metadata.name={name}"}
-        _, version = await here.kube.list(paths.PODS, params=params)
-        begun.set()
         async for event in here.kube.watch(paths.PODS, resource_version=version, params=params):
             if event["type"] != "BOOKMARK":
-                states.append(event["object"])
+                states.append(event["object"])  # noqa: PERF401  # kept while it is cancelled
 
-    begun = asyncio.Event()
-    watching = asyncio.create_task(follow())
-    await begun.wait()
-    _history.begun.set()  # type: ignore[attr-defined]
-    await enough.wait()
-    watching.cancel()
-    return states
+    return asyncio.create_task(follow())
 
 
 async def test_1_a_pod_is_bound_with_all_its_annotations_in_one_step() -> None:
     async with world() as here, here.simulate({"name": "node-a", "cards": 2, "delay": 0.05}):
-        enough = asyncio.Event()
-        _history.begun = asyncio.Event()  # type: ignore[attr-defined]
-        history = asyncio.create_task(_history(here, "one", enough))
-        await _history.begun.wait()  # type: ignore[attr-defined]
+        states: list[dict] = []
+        watching = await _follow(here, "one", states)
         pod = nvidia_pod("one", memory=3000, cores=30)
         pod["spec"]["containers"].insert(0, {"name": "plain", "image": "none"})
 
         await here.create(pod)
         await here.until_phase("success", "one")
         await here.until_no_lock()
-        enough.set()
-        states = await history
+        watching.cancel()
 
         bound = [state for state in states if state["spec"].get("nodeName")]
         unbound = [state for state in states if not state["spec"].get("nodeName")]

@@ -48,7 +48,6 @@ def filter_nodes(
     if not wish.wants_devices:
         return FilterResult(fitting=tuple(nodes))
     uid = wish.pod.uid
-    books.ledger.drop_claim(uid)
     if uid not in books.binding and uid not in books.bound:
         # A bind that ended in doubt: kube-scheduler would not ask again for a bound pod.
         books.ledger.unassume(uid)
@@ -66,6 +65,7 @@ def filter_nodes(
             rejections=placement.rejections,
             events=_success_events(books, wish.pod, placement),
         )
+    books.ledger.drop_claim(uid)
     rejections = placement.rejections
     books.refused[uid] = Refusal(
         request=wish,
@@ -125,7 +125,7 @@ def _claim(
     lifetime_s = claims.slow_lifetime_s if slow else claims.lifetime_s
     if lifetime_s <= 0:
         return
-    view = books.ledger.snapshot(with_claims=True)
+    view = books.ledger.snapshot(with_claims=True, without_claim_of=pod.key.uid)
     expected = choose.choose(view, placement.fitting[best], pod.request, books.defaults)
     if isinstance(expected, allocation.Allocation):
         until = now + datetime.timedelta(seconds=lifetime_s)

@@ -13,6 +13,8 @@ from vgpu_operator.model import allocation, records, request, settings
 CardMemory: TypeAlias = Callable[[str, str], int | None]
 """(vendor, card id) -> registered MiB; None when the card is absent just now."""
 
+WHOLE_CARD_PERCENT: Final = 100
+
 _LIMIT: Final = 2**40
 """No share is charged more: a forged number must not overflow a column."""
 
@@ -192,7 +194,7 @@ def _capped(
                     share.memory_mib,
                     _memory_cap(asked, share, card_memory(vendor, share.device_id)),
                 )
-                cores_percent = min(share.cores_percent, asked.cores_percent, 100)
+                cores_percent = min(share.cores_percent, _cores_cap(asked))
                 kept.append(
                     allocation.DeviceShare(
                         device_id=share.device_id,
@@ -215,9 +217,16 @@ def _capped(
     return tuple(capped), surplus
 
 
+def _cores_cap(asked: request.DeviceRequest) -> int:
+    """Return the cores that a container may hold; what it does not name may have been all."""
+    return WHOLE_CARD_PERCENT if asked.cores_by_default else min(asked.cores_percent, 100)
+
+
 def _memory_cap(
     asked: request.DeviceRequest, share: allocation.DeviceShare, card_memory_mib: int | None
 ) -> int:
+    if asked.memory_by_default:
+        return share.memory_mib if card_memory_mib is None else card_memory_mib
     if card_memory_mib is not None:
         return asked.memory_on(card_memory_mib)
     if asked.memory_mib == 0 and asked.memory_percent is not None:

@@ -44,6 +44,9 @@ class DeviceRequest:
             None means not given (HAMi's 101). Memory in MiB wins over it.
         cores_percent: cores on each card in percent of one card; 0 means no
             limit is asked, 100 the whole card.
+        memory_by_default, cores_by_default: the container names no such
+            amount, so the one above comes from today's configuration; a pod
+            that was bound under another one was granted another.
     """
 
     vendor: str
@@ -51,6 +54,8 @@ class DeviceRequest:
     memory_mib: int = 0
     memory_percent: int | None = None
     cores_percent: int = 0
+    memory_by_default: bool = field(default=False, compare=False)
+    cores_by_default: bool = field(default=False, compare=False)
 
     def memory_on(self, card_memory_mib: int) -> int:
         """Return the MiB that this request takes on a card of that size."""

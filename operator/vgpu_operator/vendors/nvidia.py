@@ -85,7 +85,8 @@ class Nvidia:
             return None
         memory_mib = self._memory_mib(limits, requests) or 0
         memory_percent = self._lenient_percent(limits, requests)
-        if not memory_mib and memory_percent is None:
+        unnamed = not memory_mib and memory_percent is None
+        if unnamed:
             memory_mib = self._settings.default_memory
             memory_percent = None if memory_mib else 100
         return request.DeviceRequest(
@@ -94,6 +95,8 @@ class Nvidia:
             memory_mib=memory_mib,
             memory_percent=memory_percent,
             cores_percent=self._lenient_cores(limits, requests),
+            memory_by_default=unnamed,
+            cores_by_default=base.asked(self._spec.cores_resource, limits, requests) is None,
         )
 
     def selection(self, annotations: Mapping[str, Any]) -> request.CardSelection:
