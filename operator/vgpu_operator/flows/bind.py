@@ -104,7 +104,8 @@ def _find(
     """Return the pod's record, or None and why there is nothing to bind."""
     named = f"{args.namespace}/{args.name}"
     record = books.ledger.record(args.uid)
-    if record is None:
+    if record is None or (args.uid in books.bound and not record.node):
+        # Not seen yet, or bound by us and not seen bound yet: only the server knows where.
         try:
             record = yield effects.ReadPod(namespace=args.namespace, name=args.name)
         except effects.EffectFailed as fault:
@@ -230,33 +231,13 @@ def _look(
             return False
         if not books.turns.may_try(node, pod.uid):
             return False
-        if who is node_lock.Holder.GONE and (yield from _owner_lives(books, node, key)):
+        if who is node_lock.Holder.GONE and (yield from locks.owner_lives(books, node, key)):
             return False
         if verdict is node_lock.Verdict.FENCE and owner is not None:
             fenced = yield from _fence(books, owner, now)
             if not fenced:
                 return False
     return True
-
-
-def _owner_lives(books: Books, node: str, key: str) -> Generator[effects.Effect, Any, bool]:
-    """Ask the API server for an owner that our watch does not show.
-
-    A read that fails keeps the lock: not knowing is no proof of absence.
-    """
-    sight = books.locks.get(node, key)
-    if sight is None or sight.owner is None:
-        return False
-    namespace, name = sight.owner
-    try:
-        record = yield effects.ReadPod(namespace=namespace, name=name)
-    except effects.EffectFailed:
-        return True
-    if record is None:
-        return False
-    books.ledger.observe(record)
-    who, _ = locks.holder(books, node=node, key=key, wanted_by=None)
-    return who is not node_lock.Holder.GONE
 
 
 def _fence(
@@ -295,8 +276,8 @@ def _bind_locked(
         except effects.EffectFailed as fault:
             return f"the pods of {node} cannot be listed: {fault}"
         for other in found:
-            for event in reconcile.pod_seen(books, other).effects:
-                yield event  # noqa: UP028  # a tuple takes no answers
+            for event in reconcile.pod_seen(books, other).effects:  # noqa: UP028  # no generator
+                yield event
         if locked:
             books.trusted_nodes.add(node)
     record = books.ledger.record(pod.uid)

@@ -1,14 +1,20 @@
 """Node locks: may this pod take it, and which locks has everybody forgotten."""
 
+import contextlib
 import dataclasses
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 from vgpu_operator.flows import effects
 from vgpu_operator.flows.books import Books
+from vgpu_operator.flows.lock_sights import LockSight
 from vgpu_operator.machines import node_lock
 from vgpu_operator.model import records, request
 from vgpu_operator.wire import resource_version
+
+Removal: TypeAlias = Generator[effects.Effect, Any, None]
+"""A flow that removes one lock."""
 
 
 def holder(
@@ -81,6 +87,26 @@ def wrote(
     )
 
 
+def owner_lives(books: Books, node: str, key: str) -> Generator[effects.Effect, Any, bool]:
+    """Ask the API server for an owner that our watch does not show.
+
+    A read that fails keeps the lock: not knowing is no proof of absence.
+    """
+    sight = books.locks.get(node, key)
+    if sight is None or sight.owner is None:
+        return False
+    namespace, name = sight.owner
+    try:
+        record = yield effects.ReadPod(namespace=namespace, name=name)
+    except effects.EffectFailed:
+        return True
+    if record is None:
+        return False
+    books.ledger.observe(record)
+    who, _ = holder(books, node=node, key=key, wanted_by=None)
+    return who is not node_lock.Holder.GONE
+
+
 def forgotten(
     books: Books, *, nodes: Iterable[str], now: datetime.datetime
 ) -> tuple[effects.PatchNode, ...]:
@@ -89,26 +115,56 @@ def forgotten(
     A served or failed owner's lock is left to its plugin for a grace time:
     removing it earlier would cost the plugin requests (a conflict costs it two
     of its five a second). Each removal is conditioned on the Node's version.
+    Locks of owners that our watch does not show are left to ``orphans``.
     """
     removals = []
+    for node, key, sight, who in _unwanted(books, nodes):
+        if who is node_lock.Holder.GONE:
+            continue
+        remnant = node_lock.may_release(who, age(books, node=node, key=key, now=now))
+        since_s = (now - sight.seen_at).total_seconds()
+        if remnant is node_lock.Remnant.NOW or (
+            remnant is node_lock.Remnant.AFTER_GRACE
+            and since_s >= books.settings.lock.release_after_s
+        ):
+            removals.append(_removal(books.nodes[node], key))
+    return tuple(removals)
+
+
+def orphans(books: Books, *, nodes: Iterable[str]) -> tuple[Removal, ...]:
+    """Return a flow for each lock that nobody waits for and whose owner we do not know.
+
+    Nodes and pods come by two watches, so a lock may be seen before the pod
+    that it names: each flow reads the pod before it removes the lock.
+    """
+    return tuple(
+        _remove_orphan(books, node, key)
+        for node, key, _, who in _unwanted(books, nodes)
+        if who is node_lock.Holder.GONE
+    )
+
+
+def _remove_orphan(books: Books, node: str, key: str) -> Removal:
+    seen = books.nodes[node]
+    if (yield from owner_lives(books, node, key)):
+        return
+    with contextlib.suppress(effects.EffectFailed):
+        yield _removal(seen, key)
+
+
+def _unwanted(
+    books: Books, nodes: Iterable[str]
+) -> Iterator[tuple[str, str, LockSight, node_lock.Holder]]:
+    """Yield the locks of known nodes that nobody waits for, and who holds them."""
     for node in nodes:
-        seen = books.nodes.get(node)
-        if seen is None:
+        if node not in books.nodes:
             continue
         for key, sight in books.locks.on(node):
-            if books.turns.first(node, key) is not None:
-                continue
-            who, _ = holder(books, node=node, key=key, wanted_by=None)
-            remnant = node_lock.may_release(who, age(books, node=node, key=key, now=now))
-            # A lock may be seen before the pod that it names: they come by two watches.
-            in_grace = (now - sight.seen_at).total_seconds() < books.settings.lock.release_after_s
-            needs_grace = remnant is node_lock.Remnant.AFTER_GRACE or who is node_lock.Holder.GONE
-            if remnant is not node_lock.Remnant.NEVER and not (needs_grace and in_grace):
-                removals.append(
-                    effects.PatchNode(
-                        node=node,
-                        annotations={key: None},
-                        resource_version=seen.resource_version,
-                    )
-                )
-    return tuple(removals)
+            if books.turns.first(node, key) is None:
+                yield node, key, sight, holder(books, node=node, key=key, wanted_by=None)[0]
+
+
+def _removal(seen: records.NodeRecord, key: str) -> effects.PatchNode:
+    return effects.PatchNode(
+        node=seen.name, annotations={key: None}, resource_version=seen.resource_version
+    )

@@ -6,7 +6,7 @@ from typing import Any
 
 import structlog
 
-from vgpu_operator.flows import effects, reconcile, register, wake
+from vgpu_operator.flows import effects, locks, reconcile, register, wake
 from vgpu_operator.flows.books import Books
 from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import clock as kube_clock
@@ -99,6 +99,9 @@ class Intake:
     def quick_tick(self) -> None:
         """Do what must not wait so long, every second."""
         self.react(reconcile.quick_tick(self._books, self._clock.now()))
+        if self._books.leader:
+            for flow in locks.orphans(self._books, nodes=self._books.locks.nodes()):
+                self._spawn(self._performer.run(flow))
 
     async def sync(self) -> None:
         """Take in one complete list of Nodes and Pods.

@@ -400,3 +400,20 @@ class _Renamed:
 
     def __init__(self, spec: base.VendorSpec) -> None:
         self.spec = spec
+
+
+def test_a_pod_that_we_have_bound_and_the_watch_has_not_shown_keeps_its_cards_there() -> None:
+    """kube-scheduler may have lost our answer and ask for another node."""
+    pod = pending()
+    held = known(pod)
+    put_node(held, "node-b", register=TWO_CARDS.replace("GPU-a", "GPU-b"))
+    talk = Dialogue(bind.bind(held, bind_args(pod), NOW))
+    talk.answers("11")
+    talk.answers()
+
+    again = Dialogue(bind.bind(held, bind_args(pod, "node-b"), NOW))
+    again.expects(effects.ReadPod)
+    again.answers(bound(pod))
+
+    assert again.result.error == "pod team-a/p1 is bound to node-a already"
+    assert used_mib(held) == {"GPU-a0": 1000}

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from support.dialogue import Dialogue
 from support.operator_books import (
     LOCK,
     NOW,
@@ -15,7 +16,7 @@ from support.operator_books import (
     pending,
     put_node,
 )
-from vgpu_operator.flows import books, effects, reconcile, register
+from vgpu_operator.flows import books, effects, locks, reconcile, register
 from vgpu_operator.flows.turns import Waiter
 from vgpu_operator.model import records
 
@@ -46,21 +47,59 @@ def test_a_lock_whose_owner_is_over_is_removed_at_once(owner: records.PodRecord)
     assert removals(locked(owner, lock=lock_of("p1")), 0) == [REMOVAL]
 
 
-def test_case_81_a_lock_whose_owner_is_deleted_is_removed_at_once() -> None:
+def test_case_81_a_lock_whose_owner_is_deleted_is_removed_at_once_after_a_read() -> None:
     held = locked(bound(pending("p1")), lock=lock_of("p1"))
-    assert removals(held, 10) == []
+    assert locks.orphans(held, nodes=["node-a"]) == ()
 
     reconcile.pod_gone(held, pending("p1").key)
 
-    assert removals(held, 11) == [REMOVAL]
+    (flow,) = locks.orphans(held, nodes=held.locks.nodes())
+    talk = Dialogue(flow)
+    assert talk.expects(effects.ReadPod) == effects.ReadPod(namespace="team-a", name="p1")
+    talk.answers(None)
+    assert talk.expects(effects.PatchNode) == REMOVAL
+    talk.fails(effects.Conflict("409"))
+    assert talk.ended
 
 
-def test_a_lock_that_is_seen_before_its_owner_gets_a_moment_for_the_owner_to_show() -> None:
+def test_a_lock_that_is_seen_before_its_owner_stays() -> None:
     """Nodes and pods come by two watches; another leader's lock may come first."""
     held = locked(lock=lock_of("p1", at=JUST_NOW))
+    assert removals(held, 600) == []
+    (flow,) = locks.orphans(held, nodes=["node-a"])
+    talk = Dialogue(flow)
 
-    assert removals(held, 2.9) == []
-    assert removals(held, 3) == [REMOVAL]
+    talk.answers(pending("p1"))
+
+    assert talk.ended
+    assert locks.orphans(held, nodes=["node-a"]) == ()
+
+
+def test_a_lock_whose_owner_cannot_be_read_stays() -> None:
+    (flow,) = locks.orphans(locked(lock=lock_of("p1")), nodes=["node-a"])
+    talk = Dialogue(flow)
+
+    talk.fails(effects.Doubtful("503"))
+
+    assert talk.ended
+
+
+def test_a_lock_that_changed_hands_while_its_owner_was_read_is_removed_by_nobody() -> None:
+    held = locked(lock=lock_of("p1"))
+    (flow,) = locks.orphans(held, nodes=["node-a"])
+    talk = Dialogue(flow)
+    put_node(held, lock=lock_of("p2"), version="11")
+
+    talk.answers(None)
+
+    assert talk.expects(effects.PatchNode).resource_version == "10", "the API server refuses it"
+
+
+def test_an_orphaned_lock_that_somebody_waits_for_is_left_to_him() -> None:
+    held = locked(lock=lock_of("p1"))
+    held.turns.join("node-a", Waiter(uid="uid-of-p2", keys=(LOCK,)))
+
+    assert locks.orphans(held, nodes=["node-a"]) == ()
 
 
 @pytest.mark.parametrize("phase", [SUCCESS, FAILED])
