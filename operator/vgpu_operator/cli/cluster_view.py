@@ -84,7 +84,7 @@ def _take_node(
     book.set_cordoned(node.name, node.cordoned)
     for keyword, text in node.registers.items():
         try:
-            read = vendors[keyword].decode_devices(text)
+            read = vendors[keyword].decode_devices(text, node=node.name)
         except model_errors.DecodeError as fault:
             faults.append(fault)
             continue

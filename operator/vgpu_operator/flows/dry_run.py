@@ -45,7 +45,7 @@ def _register(books: Books, scratch: ledger.Ledger, node: records.NodeRecord) ->
         if text is None:
             continue
         try:
-            decoded = vendor.decode_devices(text)
+            decoded = vendor.decode_devices(text, node=node.name)
         except errors.DecodeError:
             continue
         scratch.set_devices(node.name, keyword, decoded.devices)

@@ -158,7 +158,7 @@ def _return_devices(
     if registration.text is None or books.ledger.devices(record.name, vendor.spec.keyword):
         return
     try:
-        decoded = vendor.decode_devices(registration.text)
+        decoded = vendor.decode_devices(registration.text, node=record.name)
     except errors.DecodeError:
         return
     books.ledger.set_devices(record.name, vendor.spec.keyword, decoded.devices)
@@ -198,7 +198,7 @@ def _take_in_register(
             )
         ]
     try:
-        decoded = vendor.decode_devices(text)
+        decoded = vendor.decode_devices(text, node=record.name)
     except errors.DecodeError as fault:
         return _tell_fault(registration, record.name, str(fault), kept="the last good cards")
     if not (first and _has_expired(record, keyword)):

@@ -33,12 +33,16 @@ class Binder:
     async def bind(self, args: extender.BindArgs) -> effects.BindResult:
         """Bind one pod; cancelling this call makes a waiting bind leave the queue."""
         await self._replace(args.uid)
+        # Before the task runs: whoever ends the bind from now on must find it begun.
+        self._waits.begin(args.uid, limit_s=self._books.settings.bind.time_limit_s - SPARE_S)
+        self._books.binding.add(args.uid)
         task = asyncio.create_task(self._run(args))
         self._running[args.uid] = task
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            self._waits.give_up(args.uid, "the caller hung up")
+            if self._running.get(args.uid) is task:
+                self._waits.give_up(args.uid, "the caller hung up")
             raise
 
     async def close(self) -> None:
@@ -58,8 +62,6 @@ class Binder:
 
     async def _run(self, args: extender.BindArgs) -> effects.BindResult:
         uid = args.uid
-        self._waits.begin(uid, limit_s=self._books.settings.bind.time_limit_s - SPARE_S)
-        self._books.binding.add(uid)
         try:
             return await self._performer.run(bind.bind(self._books, args, self._clock.now()))
         finally:

@@ -74,7 +74,13 @@ async def load_configuration(
         await k8s_config.load_kube_config(
             config_file=kubeconfig, context=context, client_configuration=configuration
         )
-    except (config_exception.ConfigException, yaml.YAMLError, OSError, TypeError) as fault:
+    except (
+        config_exception.ConfigException,
+        yaml.YAMLError,
+        OSError,
+        TypeError,
+        ValueError,  # bad base64, text that is no UTF-8
+    ) as fault:
         cause = " ".join(str(fault).split())
         raise ConfigurationError(f"cannot use {where}: {cause}") from fault
     return configuration
@@ -112,8 +118,19 @@ class KubeClient:
 
     @classmethod
     async def connect(cls, *, kubeconfig: str | None = None, context: str | None = None) -> Self:
-        """Return a client; nothing is sent yet."""
-        return cls(await load_configuration(kubeconfig=kubeconfig, context=context))
+        """Return a client; nothing is sent yet.
+
+        Raises:
+            ConfigurationError: one sentence with the place and the cause.
+        """
+        configuration = await load_configuration(kubeconfig=kubeconfig, context=context)
+        try:
+            return cls(configuration)
+        except OSError as fault:  # ssl.SSLError is one
+            where = kubeconfig or "the configuration"
+            raise ConfigurationError(
+                f"a certificate or key of {where} cannot be used: {fault}"
+            ) from fault
 
     @property
     def server_url(self) -> str:
@@ -193,7 +210,7 @@ class KubeClient:
             raise errors.Unreachable(f"{verb} {self._base}{path}: {cause}") from fault
         finally:
             self.on_answer(verb, path, status, time.perf_counter() - begun)
-        value = orjson.loads(content) if content else {}
+        value = _decoded(content, f"{verb} {path}: {status}") if content else {}
         return value if isinstance(value, dict) else {"items": value}
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> Json:
@@ -335,10 +352,19 @@ def _tls(configuration: k8s_client.Configuration) -> ssl.SSLContext | bool:
 
 def _watch_event(line: bytes, path: str) -> Json:
     """Return one event of a watch stream, or raise what an ERROR event stands for."""
-    event: Json = orjson.loads(line)
+    event: Json = _decoded(line, f"WATCH {path}:")
     if event.get("type") == "ERROR":
         status = event.get("object", {})
         raise errors.from_answer(
             int(status.get("code", 500)), orjson.dumps(status), verb="WATCH", path=path
         )
     return event
+
+
+def _decoded(content: bytes, what: str) -> Any:
+    """Return what a successful answer says; something that is no API server may say anything."""
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError as fault:
+        shown = content[:80].decode("utf-8", "replace")
+        raise errors.ServerFault(f"{what} the answer is no JSON: {shown!r}") from fault

@@ -101,5 +101,5 @@ def from_answer(
         words = body[:_LONGEST_MESSAGE].decode("utf-8", "replace")
     words = _TOKEN.sub(r"\1…", words)[:_LONGEST_MESSAGE]
     kind = _BY_STATUS.get(status, ServerFault if status >= 500 else ApiError)
-    seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
+    seconds = float(retry_after) if retry_after and retry_after.isdecimal() else None
     return kind(f"{verb} {path}: {status} {words}".rstrip(), status=status, retry_after_s=seconds)

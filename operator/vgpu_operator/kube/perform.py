@@ -83,12 +83,15 @@ class Performer:
         """
         if isinstance(effect, effects.AwaitChange):
             return await self._wait(effect)
-        if isinstance(effect, effects.Write) and not self._may_write():
-            raise NotLeading("this process is not the leader, so it writes nothing")
         if isinstance(effect, effects.PostEvent):
-            self._sink.post(effect)
+            # Nobody waits for it: a process that does not lead leaves it to the leader.
+            if self._may_write():
+                self._sink.post(effect)
             return None
         for attempt in range(1, WRITE_TRIES + 1):
+            # Asked each time: a term may end while the server makes us wait.
+            if isinstance(effect, effects.Write) and not self._may_write():
+                raise NotLeading("this process is not the leader, so it writes nothing")
             try:
                 return await self._call(effect)
             except errors.TooMany as fault:

@@ -35,6 +35,7 @@ class NodeRecord:
         locks: lock annotation text by annotation key; absent = unlocked.
         cordoned: card ids of ``hami.io/device-cordon``.
         woken: value of our waking annotation, empty when absent.
+        notes: annotations and labels that some vendor's rules read, by key.
     """
 
     name: str
@@ -46,6 +47,7 @@ class NodeRecord:
     locks: Mapping[str, str] = field(default_factory=_nothing, hash=False)
     cordoned: frozenset[str] = frozenset()
     woken: str = ""
+    notes: Mapping[str, str] = field(default_factory=_nothing, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

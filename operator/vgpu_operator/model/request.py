@@ -114,6 +114,10 @@ def _no_selections() -> Mapping[str, CardSelection]:
     return MappingProxyType({})
 
 
+def _no_notes() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodRequest:
     """A pod's whole wish.
@@ -125,6 +129,7 @@ class PodRequest:
         node_policy: None means the configured default.
         card_policies: a chain, first word first; empty means the default.
         weights: None means the default.
+        notes: the pod's annotations that some vendor's rules read, by key.
     """
 
     pod: PodKey
@@ -133,6 +138,7 @@ class PodRequest:
     node_policy: policy.NodePolicy | None = None
     card_policies: tuple[policy.CardPolicy, ...] = ()
     weights: policy.ScoringWeights | None = None
+    notes: Mapping[str, str] = field(default_factory=_no_notes, hash=False)
 
     @property
     def vendors(self) -> tuple[str, ...]:

@@ -1,15 +1,17 @@
-"""What a vendor is to the rest: data in ``VendorSpec``, five pure functions in ``Vendor``.
+"""What a vendor is to the rest: data in ``VendorSpec``, pure functions in ``Vendor``.
 
 A new vendor is one file that fills both. It imports this module and nothing
 from another vendor; ``registry`` lists it.
 """
 
-from collections.abc import Mapping
+import datetime
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from vgpu_operator.model import errors, request
+from vgpu_operator.model import allocation, device, errors, fitting, policy, request
+from vgpu_operator.vendors import walk
 from vgpu_operator.wire import fields, node_register
 
 
@@ -34,6 +36,10 @@ class VendorSpec:
         lock_key: node annotation that admits one pod at a time.
         count_resource: the resource that counts cards.
         memory_unit_mib: how many MiB one unit of ``memory_resource`` is.
+        supply_resource: the resource whose allocatable count proves that the
+            device plugin lives; None means the count resource.
+        pod_note_keys: pod annotations that the vendor's rules read.
+        node_note_keys: node annotations and labels that they read.
     """
 
     keyword: str
@@ -56,6 +62,9 @@ class VendorSpec:
     numa_bind_key: str | None = None
     mode_key: str | None = None
     more_pod_keys: tuple[str, ...] = ()
+    supply_resource: str | None = None
+    pod_note_keys: tuple[str, ...] = ()
+    node_note_keys: tuple[str, ...] = ()
 
     @property
     def pod_keys(self) -> tuple[str, ...]:
@@ -101,16 +110,94 @@ class ContainerChanges:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeTexts:
+    """What a Node says, as far as vendors read it.
+
+    ``capacity`` is ``status.capacity`` as raw quantities.
+    """
+
+    name: str
+    annotations: Mapping[str, Any]
+    labels: Mapping[str, Any]
+    capacity: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """What a pod is about to be bound with, of one vendor.
+
+    Attributes:
+        shares: by container, init containers first.
+        containers: the containers' names, in the same order.
+        devices: the node's cards of this vendor by id.
+        node: the node's name.
+        node_notes: the node's texts that the vendor asked to see.
+        pod_notes: the pod's texts that the vendor asked to see.
+        request: the pod's whole wish.
+    """
+
+    shares: allocation.PodShares
+    containers: tuple[str, ...]
+    devices: Mapping[str, device.Device]
+    node: str
+    node_notes: Mapping[str, str]
+    pod_notes: Mapping[str, str]
+    request: request.PodRequest
+
+
 class Vendor(Protocol):
-    """One make of accelerator."""
+    """One make of accelerator; ``Common`` has a usual answer for most of it."""
 
     @property
     def spec(self) -> VendorSpec:
         """The vendor's names."""
         ...
 
-    def decode_devices(self, text: str) -> node_register.RegisterText:
-        """Return the cards that a register annotation lists, and its bad segments.
+    @property
+    def vectorised(self) -> bool:
+        """Whether the common rules are the vendor's: all nodes are judged at once."""
+        ...
+
+    @property
+    def neutral_score(self) -> bool:
+        """Whether the vendor's node score outweighs the node policy, whichever that is."""
+        ...
+
+    def register_text(self, node: NodeTexts) -> str | None:
+        """Return the text that lists the node's cards; None when the node says nothing of them.
+
+        For vendors that are read from capacity it is made of the quantities
+        that count, so that the same quantities give the same text.
+        """
+        ...
+
+    def needs_choosing(
+        self, devices: Sequence[device.Device], policies: Sequence[policy.CardPolicy]
+    ) -> bool:
+        """Whether a vectorised vendor must look at this node card by card after all."""
+        ...
+
+    def choose(self, node: fitting.NodeState, ask: fitting.Ask) -> fitting.Answer:
+        """Return which cards one container gets on one node, or why it gets none."""
+        ...
+
+    def share_word(self, card: device.Device) -> str:
+        """Return the type field of a share of that card."""
+        ...
+
+    def node_score(
+        self, node: fitting.NodeState, grant: Grant, node_policy: policy.NodePolicy
+    ) -> float:
+        """Return what the vendor adds to the node's score; ``node`` is as before the pod."""
+        ...
+
+    def more_annotations(self, grant: Grant, now: datetime.datetime) -> Mapping[str, str]:
+        """Return what is written on the pod beside the two lists of shares."""
+        ...
+
+    def decode_devices(self, text: str, *, node: str) -> node_register.RegisterText:
+        """Return the cards that a register text lists, and its bad segments.
 
         Raises:
             DecodeError: nothing in the text can be read.
@@ -140,6 +227,61 @@ class Vendor(Protocol):
                 the value and what to write, not the container.
         """
         ...
+
+
+class Common:
+    """The usual answers; a vendor overrides what it does differently."""
+
+    spec: VendorSpec
+    vectorised = True
+    neutral_score = False
+
+    def register_text(self, node: NodeTexts) -> str | None:
+        """Return the register annotation."""
+        key = self.spec.register_key
+        text = node.annotations.get(key) if key else None
+        return text if isinstance(text, str) else None
+
+    def needs_choosing(
+        self,
+        devices: Sequence[device.Device],  # noqa: ARG002  # for vendors with special cards
+        policies: Sequence[policy.CardPolicy],  # noqa: ARG002  # for vendors with special policies
+    ) -> bool:
+        """Return False: the common rules are enough."""
+        return False
+
+    def choose(self, node: fitting.NodeState, ask: fitting.Ask) -> fitting.Answer:
+        """Take the first cards that pass the common checks."""
+        return walk.first_fitting(node, ask)
+
+    def share_word(self, card: device.Device) -> str:  # noqa: ARG002  # AMD writes the model
+        """Return the keyword."""
+        return self.spec.keyword
+
+    def node_score(
+        self,
+        node: fitting.NodeState,  # noqa: ARG002
+        grant: Grant,  # noqa: ARG002
+        node_policy: policy.NodePolicy,  # noqa: ARG002
+    ) -> float:
+        """Return 0: nothing to add."""
+        return 0.0
+
+    def more_annotations(
+        self,
+        grant: Grant,  # noqa: ARG002
+        now: datetime.datetime,  # noqa: ARG002
+    ) -> Mapping[str, str]:
+        """Return nothing more."""
+        return {}
+
+    def selection(self, annotations: Mapping[str, Any]) -> request.CardSelection:
+        """Return the rules under the vendor's selection keys."""
+        return selection(self.spec, annotations)
+
+    def decode_devices(self, text: str, *, node: str) -> node_register.RegisterText:  # noqa: ARG002
+        """Read either form of the register annotation."""
+        return node_register.decode_register(text, key=self.spec.register_key or "")
 
 
 def asked(

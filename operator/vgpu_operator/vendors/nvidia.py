@@ -12,7 +12,7 @@ from typing import Any
 from vgpu_operator.model import errors, request
 from vgpu_operator.model.settings import NvidiaSettings
 from vgpu_operator.vendors import base
-from vgpu_operator.wire import fields, keys, node_register, quantity, shape
+from vgpu_operator.wire import fields, keys, quantity, shape
 
 KEYWORD = "NVIDIA"
 
@@ -33,14 +33,12 @@ class _Wish:
     priority: int | None
 
 
-class Nvidia:
+class Nvidia(base.Common):
     """NVIDIA under the names and defaults of its settings."""
-
-    __slots__ = ("_settings", "_spec")
 
     def __init__(self, settings: NvidiaSettings) -> None:
         self._settings = settings
-        self._spec = base.VendorSpec(
+        self.spec = base.VendorSpec(
             keyword=KEYWORD,
             id="nvidia",
             register_key="hami.io/node-nvidia-register",
@@ -62,15 +60,6 @@ class Nvidia:
             numa_bind_key="nvidia.com/numa-bind",
             mode_key="nvidia.com/vgpu-mode",
         )
-
-    @property
-    def spec(self) -> base.VendorSpec:
-        """NVIDIA's names."""
-        return self._spec
-
-    def decode_devices(self, text: str) -> node_register.RegisterText:
-        """Return the cards of ``hami.io/node-nvidia-register``."""
-        return node_register.decode_register(text, key=self._spec.register_key or "")
 
     def derive(
         self, limits: Mapping[str, Any], requests: Mapping[str, Any]
@@ -96,12 +85,8 @@ class Nvidia:
             memory_percent=memory_percent,
             cores_percent=self._lenient_cores(limits, requests),
             memory_by_default=unnamed,
-            cores_by_default=base.asked(self._spec.cores_resource, limits, requests) is None,
+            cores_by_default=base.asked(self.spec.cores_resource, limits, requests) is None,
         )
-
-    def selection(self, annotations: Mapping[str, Any]) -> request.CardSelection:
-        """Return the pod author's rules which cards may serve."""
-        return base.selection(self._spec, annotations)
 
     def admit(
         self,
@@ -118,16 +103,16 @@ class Nvidia:
         count = wish.count
         if count is None and self._settings.default_gpu_num and _names_an_amount(wish):
             count = self._settings.default_gpu_num
-            changed[self._spec.count_resource] = str(count)
+            changed[self.spec.count_resource] = str(count)
         env = self._policy_env()
         if not count:
             return base.ContainerChanges(asks=False, env=env, idle_env=self._idle_env())
 
-        for name in self._spec.resources:
+        for name in self.spec.resources:
             if limits.get(name) is None and requests.get(name) is not None:
                 changed[name] = requests[name]
-        if self._spec.cores_resource and self._is_exclusive(wish):
-            changed[self._spec.cores_resource] = str(WHOLE_CARD_CORES_PERCENT)
+        if self.spec.cores_resource and self._is_exclusive(wish):
+            changed[self.spec.cores_resource] = str(WHOLE_CARD_CORES_PERCENT)
         if wish.priority is not None:
             env["CUDA_TASK_PRIORITY"] = str(wish.priority)
         return base.ContainerChanges(
@@ -140,7 +125,7 @@ class Nvidia:
 
     def _wish(self, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> _Wish:
         """Read all amounts strictly, for admission."""
-        spec = self._spec
+        spec = self.spec
         return _Wish(
             count=self._count(limits, requests),
             memory_mib=self._memory_mib(limits, requests),
@@ -169,7 +154,7 @@ class Nvidia:
 
     def _count(self, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> int | None:
         return _amount(
-            self._spec.count_resource,
+            self.spec.count_resource,
             limits,
             requests,
             at_most=fields.INT32_MAX,
@@ -177,8 +162,8 @@ class Nvidia:
         )
 
     def _memory_mib(self, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> int | None:
-        name = self._spec.memory_resource
-        unit_mib = self._spec.memory_unit_mib
+        name = self.spec.memory_resource
+        unit_mib = self.spec.memory_unit_mib
         value = _amount(
             name,
             limits,
@@ -191,11 +176,11 @@ class Nvidia:
     def _lenient_percent(
         self, limits: Mapping[str, Any], requests: Mapping[str, Any]
     ) -> int | None:
-        value = _whole(base.asked(self._spec.memory_percent_resource, limits, requests))
+        value = _whole(base.asked(self.spec.memory_percent_resource, limits, requests))
         return min(value, 100) if value is not None and value > 0 else None
 
     def _lenient_cores(self, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> int:
-        name = self._spec.cores_resource
+        name = self.spec.cores_resource
         raw = base.asked(name, limits, requests)
         value = _whole(raw)
         if value is None:
@@ -212,7 +197,7 @@ class Nvidia:
         """
         if wish.cores_percent is not None:
             return False
-        if self._spec.memory_resource is None or wish.memory_percent == 100:
+        if self.spec.memory_resource is None or wish.memory_percent == 100:
             return True
         nothing_named = wish.memory_mib is None and wish.memory_percent is None
         return nothing_named and self._settings.default_memory == 0
@@ -228,13 +213,13 @@ class Nvidia:
         found = []
         if wish.cores_percent is not None and wish.cores_percent > WHOLE_CARD_CORES_PERCENT:
             found.append(
-                f"{self._spec.cores_resource}: {wish.cores_percent} is more than one whole card; "
+                f"{self.spec.cores_resource}: {wish.cores_percent} is more than one whole card; "
                 "it counts as 100"
             )
         if wish.memory_mib is not None and wish.memory_mib >= IMPLAUSIBLE_MEMORY_MIB:
             found.append(
-                f"{self._spec.memory_resource}: {wish.memory_mib} MiB on each card is more than "
-                f"any card has; write {_memory_unit(self._spec.memory_unit_mib)}, not bytes"
+                f"{self.spec.memory_resource}: {wish.memory_mib} MiB on each card is more than "
+                f"any card has; write {_memory_unit(self.spec.memory_unit_mib)}, not bytes"
             )
         return tuple(found)
 

@@ -18,21 +18,32 @@ def node_record(raw: Mapping[str, Any], vendors: Sequence[base.Vendor]) -> recor
     metadata = shape.mapping(raw.get("metadata"))
     annotations = shape.mapping(metadata.get("annotations"))
     allocatable = shape.mapping(shape.mapping(raw.get("status")).get("allocatable"))
+    texts = base.NodeTexts(
+        name=shape.text(metadata.get("name")),
+        annotations=annotations,
+        labels=shape.mapping(metadata.get("labels")),
+        capacity=shape.mapping(shape.mapping(raw.get("status")).get("capacity")),
+    )
     registers: dict[str, str] = {}
     handshakes: dict[str, str] = {}
     locks: dict[str, str] = {}
     counts: dict[str, int] = {}
+    notes: dict[str, str] = {}
     for vendor in vendors:
         spec = vendor.spec
-        _copy_text(annotations, spec.register_key, registers, spec.keyword)
+        register = vendor.register_text(texts)
+        if register is not None:
+            registers[spec.keyword] = register
         _copy_text(annotations, spec.handshake_key, handshakes, spec.keyword)
         _copy_text(annotations, spec.lock_key, locks, spec.lock_key)
-        count = _count(allocatable.get(spec.count_resource))
+        count = _count(allocatable.get(spec.supply_resource or spec.count_resource))
         if count is not None:
             counts[spec.keyword] = count
+        for key in spec.node_note_keys:
+            _copy_text(annotations if key in annotations else texts.labels, key, notes, key)
     cordoned = shape.text(annotations.get(keys.DEVICE_CORDON)).split(",")
     return records.NodeRecord(
-        name=shape.text(metadata.get("name")),
+        name=texts.name,
         uid=shape.text(metadata.get("uid")),
         resource_version=shape.text(metadata.get("resourceVersion")),
         registers=registers,
@@ -41,6 +52,7 @@ def node_record(raw: Mapping[str, Any], vendors: Sequence[base.Vendor]) -> recor
         locks=locks,
         cordoned=frozenset(word.strip() for word in cordoned if word.strip()),
         woken=shape.text(annotations.get(keys.WAKE)),
+        notes=notes,
     )
 
 

@@ -64,6 +64,12 @@ def without_weights(
         selections={word: rule for word, rule in rules if rule != request.NO_SELECTION},
         node_policy=_node_policy(annotations.get(keys.NODE_POLICY)),
         card_policies=_card_policies(annotations.get(keys.CARD_POLICY)),
+        notes={
+            key: text
+            for word in found.vendors
+            for key in by_keyword[word].spec.pod_note_keys
+            if isinstance(text := annotations.get(key), str)
+        },
     )
 
 

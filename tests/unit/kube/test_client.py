@@ -101,7 +101,9 @@ async def test_every_request_is_told_with_its_status_and_0_where_no_answer_came(
 
 async def test_a_patch_says_that_it_is_a_merge_patch() -> None:
     async with api_server(always(200, {"metadata": {"resourceVersion": "7"}})) as served:
-        answer = await served.kube.patch("/api/v1/nodes/n", {"metadata": {"annotations": {"a": None}}})
+        answer = await served.kube.patch(
+            "/api/v1/nodes/n", {"metadata": {"annotations": {"a": None}}}
+        )
         ((verb, path, headers, sent),) = served.arrived
 
     assert answer["metadata"]["resourceVersion"] == "7"

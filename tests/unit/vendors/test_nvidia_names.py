@@ -30,7 +30,8 @@ def test_the_keys_are_the_ones_that_hamis_plugin_reads() -> None:
 def test_cards_are_read_and_faults_name_the_annotation() -> None:
     read = NVIDIA.decode_devices(
         '[{"id":"GPU-a0","count":10,"devmem":24576,"devcore":100,"type":"NVIDIA-NVIDIA A10",'
-        '"mode":"hami-core","health":true},{"id":7}]'
+        '"mode":"hami-core","health":true},{"id":7}]',
+        node="node-a",
     )
 
     assert [card.id for card in read.devices] == ["GPU-a0"]

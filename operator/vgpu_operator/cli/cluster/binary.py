@@ -133,7 +133,7 @@ class _Build:
         started = time.monotonic()
         self.search.report(
             f"building the control plane of Kubernetes {self.kubernetes_version} with "
-            f"{self.go.version}: about 5 minutes on 2 cores, and about 0.7 GB to download "
+            f"{self.go.version}: 5 to 12 minutes on 2 cores, and about 0.7 GB to download "
             f"if Go has not yet; later starts take it from {self.program.parent}"
         )
         # In the cache folder, not in /tmp: a rename is atomic on one file system only.

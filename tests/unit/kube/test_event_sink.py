@@ -1,0 +1,149 @@
+"""Events go out in the background: never twice in a moment, never without bound."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from support.fake_kube import FakeKube
+from support.turned_clock import TurnedClock
+from vgpu_operator.flows import effects
+from vgpu_operator.kube import errors, events
+from vgpu_operator.model import request
+
+POD = request.PodKey(namespace="team-a", name="p1", uid="u1")
+WARNING = effects.EventType.WARNING
+
+
+def told(message: str = "no node fits") -> effects.PostEvent:
+    return effects.PostEvent(type=WARNING, reason="FilteringFailed", message=message, pod=POD)
+
+
+class Desk:
+    def __init__(self) -> None:
+        self.kube = FakeKube()
+        self.clock = TurnedClock()
+        self.lost: list[str] = []
+        self.sink = events.EventSink(
+            self.kube, self.clock, on_failure=lambda event, fault: self.lost.append(str(fault))
+        )
+
+    @contextlib.asynccontextmanager
+    async def sending(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.sink.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+@pytest.fixture
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "PER_SECOND", 1e9)
+
+
+async def test_an_event_names_its_pod_and_says_when(no_pauses: None) -> None:
+    desk = Desk()
+    async with desk.sending():
+        desk.sink.post(told())
+        await desk.kube.until(lambda: desk.kube.sent("POST"))
+
+    (sent,) = desk.kube.sent("POST")
+    assert sent.path == "/api/v1/namespaces/team-a/events"
+    assert sent.body["involvedObject"] == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": "team-a",
+        "name": "p1",
+        "uid": "u1",
+    }
+    assert (sent.body["type"], sent.body["reason"], sent.body["message"]) == (
+        "Warning",
+        "FilteringFailed",
+        "no node fits",
+    )
+    assert sent.body["lastTimestamp"] == "2026-01-15T10:00:00Z"
+    assert sent.body["source"] == {"component": "vgpu-operator"}
+
+
+async def test_an_event_of_a_node_goes_to_the_default_namespace(no_pauses: None) -> None:
+    desk = Desk()
+    async with desk.sending():
+        desk.sink.post(
+            effects.PostEvent(type=WARNING, reason="DevicesExpired", message="x", node="node-a")
+        )
+        await desk.kube.until(lambda: desk.kube.sent("POST"))
+
+    (sent,) = desk.kube.sent("POST")
+    assert sent.path == "/api/v1/namespaces/default/events"
+    assert sent.body["involvedObject"]["kind"] == "Node"
+    assert sent.body["involvedObject"]["name"] == "node-a"
+
+
+async def test_the_same_sentence_about_the_same_pod_is_sent_again_only_after_five_minutes(
+    no_pauses: None,
+) -> None:
+    desk = Desk()
+    async with desk.sending():
+        desk.sink.post(told())
+        desk.clock.turn(299)
+        desk.sink.post(told())
+        desk.sink.post(told("another sentence"))
+        desk.clock.turn(1)
+        desk.sink.post(told())
+        await desk.kube.until(lambda: len(desk.kube.sent("POST")) == 3)
+
+    assert [sent.body["message"] for sent in desk.kube.sent("POST")] == [
+        "no node fits",
+        "another sentence",
+        "no node fits",
+    ]
+
+
+async def test_a_flood_is_dropped_beyond_the_queue_and_counted() -> None:
+    desk = Desk()
+
+    for n in range(events.QUEUE_LIMIT + 7):
+        desk.sink.post(told(f"sentence {n}"))
+
+    assert desk.sink.dropped == 7
+
+
+async def test_a_dropped_event_is_not_taken_for_sent() -> None:
+    desk = Desk()
+    for n in range(events.QUEUE_LIMIT):
+        desk.sink.post(told(f"sentence {n}"))
+    desk.sink.post(told("late"))
+
+    desk.sink.post(told("late"))
+
+    assert desk.sink.dropped == 2
+
+
+async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "REMEMBERED", 3)
+    desk = Desk()
+    for n in range(4):
+        desk.sink.post(told(f"sentence {n}"))
+
+    desk.sink.post(told("sentence 3"))
+    desk.sink.post(told("sentence 0"))
+
+    assert desk.sink._queue.qsize() == 5, "the oldest was forgotten, the newest was not"
+
+
+async def test_an_event_that_cannot_be_sent_is_told_and_the_next_goes_out(no_pauses: None) -> None:
+    desk = Desk()
+    desk.kube.fail_next("POST", "events", errors.Denied("403 forbidden", status=403))
+    async with desk.sending():
+        desk.sink.post(told("first"))
+        desk.sink.post(told("second"))
+        await desk.kube.until(
+            lambda: any(key.startswith("/api/v1/namespaces") for key in desk.kube.objects)
+        )
+
+    assert desk.lost == ["403 forbidden"]
+    assert [sent.body["message"] for sent in desk.kube.sent("POST")] == ["first", "second"]

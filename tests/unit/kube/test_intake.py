@@ -1,0 +1,184 @@
+"""Raw events and lists into the books, and what is done about them."""
+
+import asyncio
+
+import pytest
+
+from support.desk import NODE_PATH, Shell
+from support.operator_books import LOCK, lock_of, used_mib
+from vgpu_operator.flows import filter as flow_filter
+from vgpu_operator.kube import errors
+
+HANDSHAKE = "hami.io/node-handshake"
+
+
+async def settled() -> None:
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+def bound(shell: Shell, name: str) -> str:
+    """Have somebody else bind a pod to node-a, unseen by the watch."""
+    path = shell.put_pod(name)
+    whole = shell.kube.objects[path]
+    notes = {
+        "hami.io/vgpu-node": "node-a",
+        "hami.io/vgpu-devices-allocated": "GPU-a0,NVIDIA,1000,0:;",
+        "hami.io/bind-phase": "success",
+    }
+    shell.kube.put(
+        path,
+        {
+            **whole,
+            "metadata": {**whole["metadata"], "annotations": notes},
+            "spec": {**whole["spec"], "nodeName": "node-a"},
+        },
+    )
+    return path
+
+
+async def test_a_node_without_handshake_is_stamped_on_its_event() -> None:
+    shell = Shell()
+    shell.kube.put(
+        NODE_PATH,
+        {
+            "metadata": {"annotations": {"hami.io/node-nvidia-register": "[]"}},
+            "status": {"allocatable": {"nvidia.com/gpu": "10"}},
+        },
+    )
+
+    shell.show(NODE_PATH)
+    await settled()
+
+    assert shell.notes(NODE_PATH)[HANDSHAKE] == "Requesting_2026-01-15 10:00:00"
+
+
+async def test_case_116_a_sync_makes_the_ledger_complete() -> None:
+    shell = Shell()
+    shell.books.synced = False
+    shell.put_node()
+    bound(shell, "p1")
+
+    await shell.intake.sync()
+
+    assert shell.books.synced
+    assert used_mib(shell.books) == {"GPU-a0": 1000}
+
+
+async def test_a_sync_that_fails_changes_nothing_and_says_so() -> None:
+    shell = Shell()
+    shell.books.synced = False
+    shell.kube.fail_next("GET", "/api/v1/pods", errors.ServerFault("500", status=500))
+
+    with pytest.raises(errors.ServerFault):
+        await shell.intake.sync()
+
+    assert not shell.books.synced
+
+
+async def test_case_100_an_audit_finds_what_no_watch_delivered_and_counts_it() -> None:
+    shell = Shell()
+    shell.put_node()
+    bound(shell, "p1")
+    await shell.intake.audit()
+    assert used_mib(shell.books) == {"GPU-a0": 1000}
+    shell.kube.remove("/api/v1/namespaces/team-a/pods/p1")
+
+    await shell.intake.audit()
+    await shell.intake.audit()
+
+    assert used_mib(shell.books) == {"GPU-a0": 0}
+    assert shell.audits == [1, 1, 0]
+
+
+async def test_an_audit_that_fails_changes_nothing() -> None:
+    shell = Shell()
+    shell.put_node()
+    shell.put_pod("p1")
+    shell.kube.fail_next("GET", "/api/v1/pods", errors.Unreachable("no answer"))
+
+    await shell.intake.audit()
+
+    assert len(shell.books.ledger.records()) == 1
+    assert shell.audits == []
+
+
+async def test_a_node_in_a_relist_costs_its_node_our_trust() -> None:
+    shell = Shell()
+    shell.put_node()
+    shell.books.trusted_nodes.add("node-a")
+
+    shell.intake.node_event("MODIFIED", shell.kube.objects[NODE_PATH])
+    assert "node-a" in shell.books.trusted_nodes
+    shell.intake.node_event(None, shell.kube.objects[NODE_PATH])
+
+    assert "node-a" not in shell.books.trusted_nodes
+
+
+async def test_case_31_a_late_deletion_of_an_earlier_node_leaves_the_present_one() -> None:
+    shell = Shell()
+    shell.put_node()
+    earlier = {"metadata": {"name": "node-a", "uid": "earlier", "resourceVersion": "1"}}
+
+    shell.intake.node_event("DELETED", earlier)
+    assert set(shell.books.nodes) == {"node-a"}
+    shell.intake.node_event("DELETED", shell.kube.objects[NODE_PATH])
+
+    assert shell.books.nodes == {}
+
+
+async def test_case_81_the_lock_of_a_deleted_pod_is_removed_by_the_quick_tick() -> None:
+    shell = Shell()
+    shell.put_node(lock=lock_of("p1"))
+
+    shell.intake.quick_tick()
+    await settled()
+
+    assert LOCK not in shell.notes(NODE_PATH)
+
+
+async def test_the_lock_of_a_pod_that_only_our_watch_has_missed_stays() -> None:
+    shell = Shell()
+    shell.put_node(lock=lock_of("p1"))
+    path = "/api/v1/namespaces/team-a/pods/p1"
+    shell.kube.put(path, {"metadata": {"uid": "u"}, "spec": {"containers": []}})
+
+    shell.intake.quick_tick()
+    await settled()
+
+    assert shell.notes(NODE_PATH)[LOCK] == lock_of("p1")
+
+
+async def test_a_follower_leaves_every_lock_alone() -> None:
+    shell = Shell()
+    shell.put_node(lock=lock_of("p1"))
+    shell.books.leader = False
+    shell.kube.requests.clear()
+
+    shell.intake.quick_tick()
+    await settled()
+
+    assert shell.kube.requests == []
+
+
+async def test_freed_cards_wake_a_refused_pod_by_one_write() -> None:
+    shell = Shell(wake={"delayS": 0})
+    shell.put_node()
+    path = bound(shell, "p1")
+    shell.show(path)
+    big = shell.put_pod("p2", mem=24000)
+    record = shell.intake.pod_record(shell.kube.objects[big])
+    flow_filter.filter_nodes(shell.books, record, ["node-a"], shell.clock.now())
+    raw = shell.kube.objects[path]
+    shell.kube.remove(path)
+
+    shell.intake.pod_event("DELETED", raw)
+    await shell.kube.until(lambda: "vgpu-operator.io/wake" in shell.notes(NODE_PATH))
+
+    assert len(shell.kube.sent("PATCH", NODE_PATH)) == 1
+
+
+async def test_waiting_for_freed_cards_ends_when_some_are_or_when_the_time_is_over() -> None:
+    shell = Shell()
+
+    assert not await shell.intake.freed(limit_s=0)
