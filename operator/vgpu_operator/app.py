@@ -77,7 +77,12 @@ class Operator:
         self.books = flow_books.open_books(options.settings, vendors)
         self.instruments.registry.register(collector.BooksCollector(self.books))
         kube.on_answer = self.instruments.count_api_request
-        self.sink = events.EventSink(kube, self.clock, on_failure=_log_lost_event)
+        self.sink = events.EventSink(
+            kube,
+            self.clock,
+            may_write=lambda: self.books.leader,
+            on_failure=_log_lost_event,
+        )
         self.waits = kube_waiting.Waiting(self.books, self.clock)
         self.performer = perform.Performer(
             kube,
@@ -157,6 +162,8 @@ class Operator:
         A call that meets a follower reads the Lease once: kube-scheduler may
         have become leader a moment before we saw it.
         """
+        if self._stop.is_set():
+            return "the operator stops; kube-scheduler tries again"
         if not self.books.leader:
             await self.leader.refresh()
         if not self.books.leader:
@@ -216,11 +223,15 @@ class Operator:
 
     async def _until_reachable(self) -> None:
         """Wait for the API server; say once a second why not."""
-        async for fault in self.client.wait_until_reachable(pause_s=RETRY_PAUSE_S):
-            log.warning("API server not reachable, trying again", error=str(fault))
+        while True:
+            try:
+                version = await self.client.get("/version")
+                break
+            except errors.ApiError as fault:
+                log.warning("API server not reachable, trying again", error=str(fault))
+            await asyncio.sleep(RETRY_PAUSE_S)
             if self._stop.is_set():
                 return
-        version = await self.client.get("/version")
         minor = "".join(filter(str.isdigit, str(version.get("minor", ""))))
         self.books.label_in_binding = not minor or int(minor) >= LABEL_MERGE_MINOR
 
@@ -262,6 +273,7 @@ class Operator:
         log.info("leading" if leads else "following", holder=self.leader.holder)
         if not leads:
             self.waits.give_up_all("this replica no longer leads")
+            self.books.refused.clear()
             return
         if self.books.synced and self.options.lease is not None:
             self._term_synced.clear()

@@ -22,7 +22,12 @@ class Shell:
         self.clock = TurnedClock()
         self.books = operator_books.open_books(**values)
         self.waits = waiting.Waiting(self.books, self.clock)
-        self.sink = events.EventSink(self.kube, self.clock, on_failure=lambda *_: None)
+        self.sink = events.EventSink(
+            self.kube,
+            self.clock,
+            may_write=lambda: self.books.leader,
+            on_failure=lambda *_: None,
+        )
         self.failed: list[effects.EffectFailed] = []
         self.performer = perform.Performer(
             self.kube,

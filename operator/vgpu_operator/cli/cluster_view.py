@@ -46,7 +46,7 @@ async def read_view(
     """
     configured = settings.Settings()
     vendors = {vendor.spec.keyword: vendor for vendor in registry.build(configured)}
-    book = ledger.Ledger(vendors=tuple(vendors), trust=configured.ledger.trust)
+    book = ledger.Ledger(vendors=tuple(vendors), trust=configured.ledger.trust, rules=vendors)
     raw_nodes: list[kube_client.Json] = []
     try:
         raw_nodes, _ = await client.list(paths.NODES)
@@ -82,6 +82,7 @@ def _take_node(
     """Put a node's readable cards into the ledger; return what cannot be read."""
     faults: list[model_errors.DecodeError] = []
     book.set_cordoned(node.name, node.cordoned)
+    book.set_notes(node.name, node.notes)
     for keyword, text in node.registers.items():
         try:
             read = vendors[keyword].decode_devices(text, node=node.name)

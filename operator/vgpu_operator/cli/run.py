@@ -25,6 +25,10 @@ def run(
     ] = None,
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
     config: Annotated[Path | None, typer.Option(help="Settings file (YAML).")] = None,
+    device_config: Annotated[
+        Path | None,
+        typer.Option(help="HAMi's device-config.yaml; a field that --config names wins."),
+    ] = None,
     extender_bind: Annotated[
         str, typer.Option(help="Where kube-scheduler calls; loopback only.")
     ] = "127.0.0.1:8080",
@@ -63,7 +67,7 @@ def run(
     if (webhook_cert is None) != (webhook_key is None):
         raise errors.SettingsError("--webhook-cert and --webhook-key go together; give both")
     options = app.Options(
-        settings=load_settings(config),
+        settings=load_settings(config, device_config=device_config),
         extender_bind=listen.parse_address(extender_bind, option="--extender-bind"),
         metrics_bind=listen.parse_address(metrics_bind, option="--metrics-bind"),
         webhook_bind=(
@@ -99,35 +103,58 @@ async def _serve(options: Any, *, kubeconfig: str | None, context: str | None) -
         await app.Operator(options, kube).run()
 
 
-def load_settings(path: Path | None) -> Any:
-    """Read the settings file.
+def load_settings(path: Path | None, *, device_config: Path | None = None) -> Any:
+    """Read the settings file, with HAMi's device configuration under it.
 
     Raises:
-        SettingsError: it cannot be read, is no YAML mapping, or a field is
+        SettingsError: a file cannot be read, is no YAML mapping, or a field is
             wrong; one sentence with the file and the path inside it.
     """
     import yaml
 
     from vgpu_operator.model import settings
 
-    if path is None:
-        return settings.Settings()
-    try:
-        if path.stat().st_size > LARGEST_CONFIG_BYTES:
-            raise errors.SettingsError(f"{path} is larger than {LARGEST_CONFIG_BYTES} bytes")
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as fault:
-        raise errors.SettingsError(f"{path} cannot be read: {fault.strerror or fault}") from fault
-    except (yaml.YAMLError, UnicodeDecodeError) as fault:
-        raise errors.SettingsError(f"{path} is no YAML: {' '.join(str(fault).split())}") from fault
+    values: Any = {}
+    if path is not None:
+        text = _text_of(path)
+        try:
+            values = yaml.safe_load(text)
+        except yaml.YAMLError as fault:
+            sentence = " ".join(str(fault).split())
+            raise errors.SettingsError(f"{path} is no YAML: {sentence}") from fault
     if values is None:
         values = {}
     if not isinstance(values, Mapping):
         raise errors.SettingsError(f"{path} must hold a mapping, not a {type(values).__name__}")
+    if device_config is not None:
+        values = _with_devices(values, device_config)
     try:
         return settings.build(values)
     except errors.SettingsError as fault:
+        raise errors.SettingsError(f"{path or device_config}: {fault}") from fault
+
+
+def _with_devices(values: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+    """Return the values with the vendors of HAMi's device configuration under them."""
+    from vgpu_operator.model import device_config
+
+    text = _text_of(path)
+    try:
+        document = device_config.decode(text)
+    except errors.SettingsError as fault:
         raise errors.SettingsError(f"{path}: {fault}") from fault
+    return device_config.merged(values, document)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        if path.stat().st_size > LARGEST_CONFIG_BYTES:
+            raise errors.SettingsError(f"{path} is larger than {LARGEST_CONFIG_BYTES} bytes")
+        return path.read_text(encoding="utf-8")
+    except OSError as fault:
+        raise errors.SettingsError(f"{path} cannot be read: {fault.strerror or fault}") from fault
+    except UnicodeDecodeError as fault:
+        raise errors.SettingsError(f"{path} is no YAML: {' '.join(str(fault).split())}") from fault
 
 
 def parse_lease(text: str) -> tuple[str, str] | None:

@@ -206,7 +206,8 @@ def _count(rejections: Mapping[str, reason.NodeRejection]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for rejection in rejections.values():
         for count in rejection.counts:
-            counts[count.reason.value] = counts.get(count.reason.value, 0) + 1
+            word = str(count.reason)
+            counts[word] = counts.get(word, 0) + 1
     return counts
 
 

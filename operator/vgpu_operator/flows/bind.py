@@ -70,7 +70,7 @@ def _bind_in_turn(
 ) -> Step:
     """Reserve, wait, lock, bind; a failure gives back the cards and exactly our locks."""
     pod = record.key
-    granted = _reserve(books, record.request, node)
+    granted = reserve(books, record.request, node)
     if isinstance(granted, reason.NodeRejection):
         return f"{pod} no longer fits on {node}: {granted}"
     lock_keys = books.lock_keys(record.request)
@@ -134,7 +134,7 @@ def _hopeless(record: records.PodRecord) -> str:
     return ""
 
 
-def _reserve(
+def reserve(
     books: Books, wish: request.PodRequest, node: str
 ) -> allocation.Allocation | reason.NodeRejection:
     """Choose the cards and assume them, in one step of the event loop."""
@@ -172,6 +172,8 @@ def _take_locks(
         if books.nodes.get(node) is not seen:
             # Looking asked the API server, and meanwhile the Node has changed.
             continue
+        # Asked before the write: its echo may come before its answer.
+        foreign = _is_foreign(books, node, lock_keys)
         text = lock_text.encode_lock(now, namespace=pod.namespace, pod=pod.name)
         texts = dict.fromkeys(lock_keys, text)
         books.locks.announce(node, texts)
@@ -187,14 +189,14 @@ def _take_locks(
             continue
         except effects.EffectFailed as fault:
             return f"the lock of {node} cannot be taken: {fault}", now
-        if _took_over(books, node, lock_keys):
+        if foreign:
             books.trusted_nodes.discard(node)
         locks.wrote(books, node=node, texts=texts, version=version, now=now)
         return "", now
 
 
-def _took_over(books: Books, node: str, lock_keys: tuple[str, ...]) -> bool:
-    """Whether one of the locks just replaced was not written by this process."""
+def _is_foreign(books: Books, node: str, lock_keys: tuple[str, ...]) -> bool:
+    """Whether one of the locks was not written by this process."""
     sights = (books.locks.get(node, key) for key in lock_keys)
     return any(sight is not None and not sight.ours for sight in sights)
 
@@ -244,10 +246,14 @@ def _fence(
     books: Books, owner: records.PodRecord, now: datetime.datetime
 ) -> Generator[effects.Effect, Any, bool]:
     """Change a living, unbound owner so that an older Binding for it fails."""
+    fenced = True
     try:
         yield effects.PatchPod(pod=owner.key, annotations={keys.FENCE: now.isoformat()})
-    except (effects.Missing, effects.Conflict):
+    except effects.Missing:
         return True
+    except effects.Conflict:
+        # Another pod of that name, or a patch that lost too often against other writes.
+        fenced = False
     except effects.EffectFailed:
         return False
     try:
@@ -257,7 +263,7 @@ def _fence(
     if fresh is None or fresh.key.uid != owner.key.uid:
         return True
     books.ledger.observe(fresh)
-    return not fresh.node
+    return fenced and not fresh.node
 
 
 def _bind_locked(
@@ -271,23 +277,30 @@ def _bind_locked(
     before = books.ledger.record(pod.uid)
     fence = "" if before is None else before.fenced
     if not locked or node not in books.trusted_nodes:
+        found = None
+        if locked:
+            # Before the list: whoever shows up while it is made costs the trust again.
+            books.trusted_nodes.add(node)
         try:
             found = yield effects.ListNodePods(node=node)
         except effects.EffectFailed as fault:
             return f"the pods of {node} cannot be listed: {fault}"
+        finally:
+            if found is None:
+                books.trusted_nodes.discard(node)
         for other in found:
             for event in reconcile.pod_seen(books, other).effects:  # noqa: UP028  # no generator
                 yield event
-        if locked:
-            books.trusted_nodes.add(node)
     record = books.ledger.record(pod.uid)
     problem = _lost_sense(books, pod, node)
     if record is None or problem:
         return problem
-    granted = _reserve(books, record.request, node)
+    granted = reserve(books, record.request, node)
     if isinstance(granted, reason.NodeRejection):
         return f"{pod} no longer fits on {node}: {granted}"
     texts = promises.annotations(books, record, granted, now)
+    # What the vendors write (MIG placements, say) counts before the API shows it.
+    books.ledger.assume(record.request, granted, notes=texts)
     marks = promises.labels(node)
     error = yield from _create_binding(books, record, node, texts, marks, fence=fence)
     if not error and marks and not books.label_in_binding:
@@ -395,6 +408,8 @@ def _release(
                 resource_version=seen.resource_version,
             )
         except (effects.Conflict, effects.Doubtful):
+            if books.nodes.get(node) is not seen:
+                continue
             try:
                 yield effects.AwaitChange(node=node, pod=pod)
             except effects.GivenUp:

@@ -41,17 +41,73 @@ class Registration:
 class Refusal:
     """A pod that fitted nowhere when it was last filtered.
 
+    Thousands of pods may wait in a cluster of thousands of nodes: the names are
+    shared among refusals, and the answer itself is kept by ``Answers``.
+
     Attributes:
         request: what it asked for.
         nodes: the names that kube-scheduler offered.
         generation: the ledger's generation that the answer was given from.
-        rejections: the answer.
+        texts: the different reasons that the answer gave.
     """
 
     request: request.PodRequest
     nodes: tuple[str, ...]
     generation: int
+    texts: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Why a pod fits on none of the nodes, and the different reasons as texts."""
+
     rejections: Mapping[str, reason.NodeRejection]
+    texts: frozenset[str]
+
+
+@dataclass(slots=True)
+class Answers:
+    """Refusals given from one state of the ledger to one list of nodes.
+
+    Valid for every pod that asks alike and has no claim of its own.
+    """
+
+    nodes: tuple[str, ...] = ()
+    _generation: int = -1
+    _by_wish: dict[object, Answer] = field(default_factory=dict)
+
+    def find(
+        self, wish: request.PodRequest, nodes: Sequence[str], generation: int
+    ) -> Answer | None:
+        """Return the answer that a pod asking alike was given from this very state."""
+        if generation != self._generation or self.nodes != tuple(nodes):
+            return None
+        return self._by_wish.get(_alike(wish))
+
+    def keep(
+        self, wish: request.PodRequest, nodes: Sequence[str], generation: int, answer: Answer
+    ) -> None:
+        """Keep an answer; those from another state or for other nodes are dropped."""
+        same_nodes = self.nodes == tuple(nodes)
+        if not same_nodes or generation != self._generation:
+            self._by_wish.clear()
+        if not same_nodes:
+            self.nodes = tuple(nodes)
+        self._generation = generation
+        self._by_wish[_alike(wish)] = answer
+
+
+def _alike(wish: request.PodRequest) -> object:
+    """Return what two pods have in common that are answered alike."""
+    return (
+        wish.containers,
+        frozenset(wish.selections.items()),
+        wish.node_policy,
+        wish.card_policies,
+        wish.weights,
+        frozenset(wish.notes.items()),
+        wish.pod.namespace,
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,6 +126,7 @@ class Books:
             needs no list.
         turns: who waits for which node's lock.
         refused: pods that fitted nowhere, by UID.
+        answers: why, as long as nothing changes.
         woken_generation: the ledger's generation up to which waiting pods
             have been woken.
         binding: UIDs with a bind under way.
@@ -90,6 +147,7 @@ class Books:
     trusted_nodes: set[str] = field(default_factory=set)
     turns: Turns = field(default_factory=Turns)
     refused: dict[str, Refusal] = field(default_factory=dict)
+    answers: Answers = field(default_factory=Answers)
     woken_generation: int = 0
     binding: set[str] = field(default_factory=set)
     bound: set[str] = field(default_factory=set)
@@ -100,12 +158,18 @@ class Books:
 
     @property
     def defaults(self) -> fit.Defaults:
-        """Policies for pods that name none."""
+        """Policies for pods that name none, and the vendors' own rules."""
         policies = self.settings.default_scheduler_policy
         return fit.Defaults(
             node_policy=policies.node_scheduler_policy,
             card_policies=(policies.gpu_scheduler_policy,),
+            vendors=self.by_keyword,
         )
+
+    @property
+    def by_keyword(self) -> Mapping[str, base.Vendor]:
+        """The vendors by keyword."""
+        return {vendor.spec.keyword: vendor for vendor in self.vendors}
 
     @property
     def all_lock_keys(self) -> tuple[str, ...]:
@@ -132,5 +196,6 @@ def open_books(configuration: Settings, vendors: Sequence[base.Vendor]) -> Books
         ledger=Ledger(
             vendors=tuple(vendor.spec.keyword for vendor in vendors),
             trust=configuration.ledger.trust,
+            rules={vendor.spec.keyword: vendor for vendor in vendors},
         ),
     )

@@ -25,6 +25,7 @@ def filter_objects(
     scratch = ledger.Ledger(
         vendors=tuple(vendor.spec.keyword for vendor in books.vendors),
         trust=books.settings.ledger.trust,
+        rules=books.by_keyword,
     )
     for raw in nodes:
         _register(books, scratch, vendor_records.node_record(raw, books.vendors))
@@ -52,3 +53,4 @@ def _register(books: Books, scratch: ledger.Ledger, node: records.NodeRecord) ->
         count = node.allocatable.get(keyword)
         scratch.set_allocatable(node.name, keyword, 1 if count is None else count)
     scratch.set_cordoned(node.name, node.cordoned)
+    scratch.set_notes(node.name, node.notes)

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vgpu_operator.flows import effects, reasons
-from vgpu_operator.flows.books import Books, Refusal
+from vgpu_operator.flows.books import Answer, Books, Refusal
 from vgpu_operator.model import allocation, reason, records, request
-from vgpu_operator.scheduling import choose, fit
+from vgpu_operator.scheduling import choose, explain, fit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +53,13 @@ def filter_nodes(
         books.ledger.unassume(uid)
     books.ledger.expire_claims(now)
     known = books.refused.get(uid)
-    if known is not None and _still_true(books, known, wish, nodes):
-        return FilterResult(fitting=(), rejections=known.rejections, again=True)
+    if known is not None:
+        # Refused before, so it has no claim: whoever asked alike has its answer.
+        kept = books.answers.find(wish, nodes, books.ledger.generation)
+        if kept is not None:
+            return _refuse(books, wish, kept, known)
 
-    placement = _place(books, wish, nodes)
+    placement = place(books, wish, nodes)
     if placement.fitting:
         books.refused.pop(uid, None)
         _claim(books, pod, placement, now)
@@ -66,14 +69,27 @@ def filter_nodes(
             events=_success_events(books, wish.pod, placement),
         )
     books.ledger.drop_claim(uid)
-    rejections = placement.rejections
-    books.refused[uid] = Refusal(
+    generation = books.ledger.generation
+    answer = books.answers.find(wish, nodes, generation)
+    if answer is None:
+        texts = frozenset(explain.texts(placement.rejections).values())
+        answer = Answer(rejections=placement.rejections, texts=texts)
+        books.answers.keep(wish, nodes, generation, answer)
+    return _refuse(books, wish, answer, known)
+
+
+def _refuse(
+    books: Books, wish: request.PodRequest, answer: Answer, known: Refusal | None
+) -> FilterResult:
+    """Note that the pod fits nowhere as things stand; tell it once per set of reasons."""
+    books.refused[wish.pod.uid] = Refusal(
         request=wish,
-        nodes=tuple(nodes),
+        nodes=books.answers.nodes,
         generation=books.ledger.generation,
-        rejections=rejections,
+        texts=answer.texts,
     )
-    told = known is not None and _texts(known.rejections) == _texts(rejections)
+    rejections = answer.rejections
+    told = known is not None and known.texts == answer.texts
     events = () if told or not rejections else (reasons.filtering_failed(wish.pod, rejections),)
     return FilterResult(fitting=(), rejections=rejections, events=events, again=known is not None)
 
@@ -83,31 +99,17 @@ def score_nodes(books: Books, pod: records.PodRecord, nodes: Sequence[str]) -> l
     wish = pod.request
     if not wish.wants_devices:
         return [0] * len(nodes)
-    placement = _place(books, wish, nodes)
+    placement = place(books, wish, nodes)
     scores = dict(
         zip(placement.fitting, placement.scores(books.settings.scoring.max_score), strict=True)
     )
     return [scores.get(node, 0) for node in nodes]
 
 
-def _place(books: Books, wish: request.PodRequest, nodes: Sequence[str]) -> fit.Placement:
+def place(books: Books, wish: request.PodRequest, nodes: Sequence[str]) -> fit.Placement:
+    """Judge nodes as things stand, other pods' claims counted; nothing is kept."""
     view = books.ledger.snapshot(with_claims=True, without_claim_of=wish.pod.uid)
     return fit.place(view, nodes, wish, books.defaults)
-
-
-def _still_true(
-    books: Books, known: Refusal, wish: request.PodRequest, nodes: Sequence[str]
-) -> bool:
-    """Whether a refusal was given from the very state that still holds."""
-    return (
-        known.generation == books.ledger.generation
-        and known.request == wish
-        and known.nodes == tuple(nodes)
-    )
-
-
-def _texts(rejections: Mapping[str, reason.NodeRejection]) -> set[str]:
-    return {rejection.text for rejection in rejections.values()}
 
 
 def _claim(

@@ -1,6 +1,6 @@
-"""Building JSON patches (RFC 6902) against an object that is at hand."""
+"""Building JSON patches (RFC 6902) against an object that is at hand, and applying them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 Operation = dict[str, Any]
@@ -59,3 +59,42 @@ def append(
     if not isinstance(holder.get(str(path[-1])), list):
         return [{"op": "add", "path": pointer(*path), "value": elements}]
     return [{"op": "add", "path": pointer(*path, "-"), "value": element} for element in elements]
+
+
+def applied(document: Mapping[str, Any], operations: Iterable[Operation]) -> Any:
+    """Return a document with operations done, as this module builds them; the original stays.
+
+    Copies only what lies on the operations' paths.
+
+    >>> applied({"a": {"b/c": 1}}, [{"op": "remove", "path": pointer("a", "b/c")}])
+    {'a': {}}
+    >>> applied({"l": [0]}, [{"op": "add", "path": "/l/-", "value": 1}])
+    {'l': [0, 1]}
+    """
+    result: Any = document
+    for operation in operations:
+        steps = [
+            step.replace("~1", "/").replace("~0", "~") for step in operation["path"].split("/")[1:]
+        ]
+        result = _changed(result, steps, operation)
+    return result
+
+
+def _changed(holder: Any, steps: list[str], operation: Operation) -> Any:
+    """Return a copy of ``holder`` in which the end of the path is changed."""
+    step, rest = steps[0], steps[1:]
+    if isinstance(holder, list):
+        elements = list(holder)
+        if rest:
+            elements[int(step)] = _changed(elements[int(step)], rest, operation)
+        else:
+            elements.append(operation["value"])
+        return elements
+    members = dict(holder)
+    if rest:
+        members[step] = _changed(members[step], rest, operation)
+    elif operation["op"] == "remove":
+        del members[step]
+    else:
+        members[step] = operation["value"]
+    return members

@@ -39,6 +39,7 @@ class LockSights:
     _by_node: dict[str, dict[str, LockSight]] = field(default_factory=dict)
     _by_owner: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     _announced: dict[str, dict[str, str]] = field(default_factory=dict)
+    _done: dict[tuple[str, str], datetime.datetime] = field(default_factory=dict)
 
     def announce(self, node: str, texts: Mapping[str, str]) -> None:
         """Note what is about to be written: the watch may show it before the answer comes."""
@@ -64,6 +65,7 @@ class LockSights:
 
     def drop(self, node: str, key: str) -> None:
         """Forget a lock."""
+        self._done.pop((node, key), None)
         locks = self._by_node.get(node)
         sight = None if locks is None else locks.pop(key, None)
         if locks is None or sight is None:
@@ -86,6 +88,10 @@ class LockSights:
     def get(self, node: str, key: str) -> LockSight | None:
         """Return a lock, None when that key is absent on that node."""
         return self._by_node.get(node, {}).get(key)
+
+    def done_since(self, node: str, key: str, *, now: datetime.datetime) -> datetime.datetime:
+        """Return when this lock, whose owner is done with it, was first asked about here."""
+        return self._done.setdefault((node, key), now)
 
     def nodes_of(self, namespace: str, pod: str) -> frozenset[str]:
         """Return the nodes with a lock that names the pod."""

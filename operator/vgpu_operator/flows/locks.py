@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 from vgpu_operator.flows import effects
 from vgpu_operator.flows.books import Books
-from vgpu_operator.flows.lock_sights import LockSight
 from vgpu_operator.machines import node_lock
 from vgpu_operator.model import records, request
 from vgpu_operator.wire import resource_version
@@ -112,21 +111,22 @@ def forgotten(
 ) -> tuple[effects.PatchNode, ...]:
     """Return the removals of locks that nobody waits for and whose owner has no more use of them.
 
-    A served or failed owner's lock is left to its plugin for a grace time:
-    removing it earlier would cost the plugin requests (a conflict costs it two
-    of its five a second). Each removal is conditioned on the Node's version.
-    Locks of owners that our watch does not show are left to ``orphans``.
+    A served or failed owner's lock is left to its plugin for a grace time,
+    from when the owner was first seen done: removing it earlier would cost the
+    plugin requests (a conflict costs it two of its five a second). Each removal
+    is conditioned on the Node's version. Locks of owners that our watch does not
+    show are left to ``orphans``.
     """
     removals = []
-    for node, key, sight, who in _unwanted(books, nodes):
+    for node, key, who in _unwanted(books, nodes):
         if who is node_lock.Holder.GONE:
             continue
         remnant = node_lock.may_release(who, age(books, node=node, key=key, now=now))
-        since_s = (now - sight.seen_at).total_seconds()
-        if remnant is node_lock.Remnant.NOW or (
-            remnant is node_lock.Remnant.AFTER_GRACE
-            and since_s >= books.settings.lock.release_after_s
-        ):
+        if remnant is node_lock.Remnant.AFTER_GRACE:
+            since_s = (now - books.locks.done_since(node, key, now=now)).total_seconds()
+            if since_s >= books.settings.lock.release_after_s:
+                remnant = node_lock.Remnant.NOW
+        if remnant is node_lock.Remnant.NOW:
             removals.append(_removal(books.nodes[node], key))
     return tuple(removals)
 
@@ -139,7 +139,7 @@ def orphans(books: Books, *, nodes: Iterable[str]) -> tuple[Removal, ...]:
     """
     return tuple(
         _remove_orphan(books, node, key)
-        for node, key, _, who in _unwanted(books, nodes)
+        for node, key, who in _unwanted(books, nodes)
         if who is node_lock.Holder.GONE
     )
 
@@ -152,16 +152,14 @@ def _remove_orphan(books: Books, node: str, key: str) -> Removal:
         yield _removal(seen, key)
 
 
-def _unwanted(
-    books: Books, nodes: Iterable[str]
-) -> Iterator[tuple[str, str, LockSight, node_lock.Holder]]:
+def _unwanted(books: Books, nodes: Iterable[str]) -> Iterator[tuple[str, str, node_lock.Holder]]:
     """Yield the locks of known nodes that nobody waits for, and who holds them."""
     for node in nodes:
         if node not in books.nodes:
             continue
-        for key, sight in books.locks.on(node):
+        for key, _ in books.locks.on(node):
             if books.turns.first(node, key) is None:
-                yield node, key, sight, holder(books, node=node, key=key, wanted_by=None)[0]
+                yield node, key, holder(books, node=node, key=key, wanted_by=None)[0]
 
 
 def _removal(seen: records.NodeRecord, key: str) -> effects.PatchNode:

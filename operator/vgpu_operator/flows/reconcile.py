@@ -1,7 +1,7 @@
 """Pod events: promises in and out of the ledger, phases, pods that went wrong."""
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from vgpu_operator.flows import effects, locks, reasons, register
 from vgpu_operator.flows.books import Books
@@ -78,16 +78,20 @@ def listed(
     for node in nodes:
         seen_nodes.add(node.name)
         reactions.append(register.node_seen(books, node, now))
-    missing = [
-        name
-        for name, node in books.nodes.items()
-        if name not in seen_nodes
-        and not resource_version.is_earlier(nodes_version, node.resource_version)
-    ]
-    reactions += [register.node_gone(books, name) for name in missing]
+    reactions.append(nodes_listed(books, names=seen_nodes, version=nodes_version))
     reactions.append(pods_listed(books, pods=pods, version=pods_version))
     books.trusted_nodes.clear()
     return join(reactions)
+
+
+def nodes_listed(books: Books, *, names: Collection[str], version: str) -> effects.Reaction:
+    """Forget the Nodes that one complete list no longer has; what it has is left to the watch."""
+    missing = [
+        name
+        for name, node in books.nodes.items()
+        if name not in names and not resource_version.is_earlier(version, node.resource_version)
+    ]
+    return join(register.node_gone(books, name) for name in missing)
 
 
 def pods_listed(
@@ -199,7 +203,7 @@ def tick(books: Books, now: datetime.datetime) -> effects.Reaction:
     reaction = register.step_handshakes(books, tuple(books.nodes), now)
     if not books.leader:
         return reaction
-    return reaction + quick_tick(books, now)
+    return reaction + _leaders_second(books, now, again=True)
 
 
 def quick_tick(books: Books, now: datetime.datetime) -> effects.Reaction:
@@ -207,17 +211,25 @@ def quick_tick(books: Books, now: datetime.datetime) -> effects.Reaction:
     books.ledger.expire_claims(now)
     if not books.leader:
         return effects.NOTHING
+    return _leaders_second(books, now, again=False)
+
+
+def _leaders_second(books: Books, now: datetime.datetime, *, again: bool) -> effects.Reaction:
     locked = books.locks.nodes()
     wanted: list[effects.Effect] = list(locks.forgotten(books, nodes=locked, now=now))
-    wanted += _stuck_pods(books, locked, now)
+    wanted += _stuck_pods(books, locked, now, again=again)
     # Every waiter, lock or not: his own write may have been lost without any event.
     return effects.Reaction(effects=tuple(wanted), nodes=books.turns.nodes())
 
 
 def _stuck_pods(
-    books: Books, locked: Iterable[str], now: datetime.datetime
+    books: Books, locked: Iterable[str], now: datetime.datetime, *, again: bool
 ) -> Iterable[effects.Effect]:
-    """Yield an event, once each, for owners of locks that are not served in time."""
+    """Yield an event, once each, for owners of locks that are not served in time.
+
+    Args:
+        again: ask again for a deletion that was asked for and has not begun.
+    """
     for node in locked:
         for key, sight in books.locks.on(node):
             owner = None if sight.owner is None else books.ledger.record_of(*sight.owner)
@@ -226,9 +238,13 @@ def _stuck_pods(
             uid = owner.key.uid
             told = books.stuck.get(uid, "")
             verdict, _, _ = locks.verdict(books, node=node, key=key, wanted_by=_NOBODY, now=now)
-            if verdict is node_lock.Verdict.BLOCKED and told != "blocked":
-                books.stuck[uid] = "blocked"
-                yield from _blocked(books, node, owner)
+            if verdict is node_lock.Verdict.BLOCKED:
+                if told != "blocked":
+                    books.stuck[uid] = "blocked"
+                    yield _blocked(node, owner)
+                due = again or told != "blocked"
+                if due and books.settings.bind.stuck_pod == "delete" and not owner.deleting:
+                    yield effects.DeletePod(pod=owner.key)
             elif not told and bind_phase.is_stuck(
                 owner, now=now, stuck_after_s=books.settings.bind.stuck_after_s
             ):
@@ -246,14 +262,12 @@ _NOBODY = request.PodKey(namespace="", name="", uid="")
 """A pod that no lock can name."""
 
 
-def _blocked(books: Books, node: str, owner: records.PodRecord) -> Iterable[effects.Effect]:
-    """Say that a node takes no further pod, or delete the pod that is the reason."""
-    yield reasons.on_node(
+def _blocked(node: str, owner: records.PodRecord) -> effects.Effect:
+    """Say that a node takes no further pod, and why."""
+    return reasons.on_node(
         node,
         "NodeLockStuck",
         f"pod {owner.key} is bound here and no kubelet has seen it, so its allocation may still"
         " come and the lock cannot pass on; start the kubelet and the device plugin, or delete"
         " the pod",
     )
-    if books.settings.bind.stuck_pod == "delete":
-        yield effects.DeletePod(pod=owner.key)

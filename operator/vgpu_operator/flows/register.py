@@ -36,6 +36,7 @@ def node_seen(books: Books, record: records.NodeRecord, now: datetime.datetime) 
         if (record.name, keyword) in books.registrations:
             books.ledger.set_allocatable(record.name, keyword, record.allocatable.get(keyword))
     books.ledger.set_cordoned(record.name, record.cordoned)
+    books.ledger.set_notes(record.name, record.notes)
     locks.see(books, record, now)
     events += _malformed_locks(books, record)
     reaction = effects.Reaction(effects=tuple(events), nodes=frozenset({record.name}))

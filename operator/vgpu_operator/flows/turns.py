@@ -60,6 +60,16 @@ class Turns:
             taken.update(waiter.keys)
         return False
 
+    def heads(self, node: str) -> tuple[str, ...]:
+        """Return the UIDs that ``may_try`` there, first come first."""
+        taken: set[str] = set()
+        found = []
+        for waiter in self._queues.get(node, ()):
+            if taken.isdisjoint(waiter.keys):
+                found.append(waiter.uid)
+            taken.update(waiter.keys)
+        return tuple(found)
+
     def first(self, node: str, key: str) -> Waiter | None:
         """Return the waiter that is next for that lock, None when nobody waits."""
         return next((w for w in self._queues.get(node, ()) if key in w.keys), None)

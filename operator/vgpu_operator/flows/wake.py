@@ -6,43 +6,54 @@ card, before our watch has shown it; then somebody has to cause one more
 change. We do, at most once for each change of the ledger.
 """
 
+from collections.abc import Generator
+from typing import Any, TypeAlias
+
 from vgpu_operator.flows import effects
 from vgpu_operator.flows.books import Books
 from vgpu_operator.scheduling import fit
 from vgpu_operator.wire import keys
 
+Waking: TypeAlias = Generator[effects.Effect, Any, None]
+
 
 def is_due(books: Books) -> bool:
-    """Whether something became available since the last waking, while pods wait."""
-    return bool(books.refused) and bool(books.ledger.freed_since(books.woken_generation))
+    """Whether something became available since the last waking, while pods wait on this leader."""
+    return (
+        books.leader
+        and bool(books.refused)
+        and bool(books.ledger.freed_since(books.woken_generation))
+    )
 
 
-def wake(books: Books) -> effects.Reaction:
-    """Return one Node write that makes kube-scheduler look again, if any refused pod might fit.
+def wake(books: Books) -> Waking:
+    """Make kube-scheduler look again by one Node write, if any refused pod might fit.
 
     Pods that were refused from the present state need no waking: they would
-    be refused again.
+    be refused again. A write that fails is due again: nobody else would make
+    one in a quiet cluster.
     """
-    if not books.leader or not is_due(books):
-        return effects.NOTHING
-    generation = books.ledger.generation
-    freed = set(books.ledger.freed_since(books.woken_generation))
+    if not is_due(books):
+        return
+    before, generation = books.woken_generation, books.ledger.generation
+    freed = set(books.ledger.freed_since(before))
     hopeful = _first_that_fits(books, freed)
     if hopeful is None:
         books.woken_generation = generation
-        return effects.NOTHING
+        return
     target = _unlocked(books, hopeful, freed)
     if target is None:
         # The lock's own coming and going changes the Node; look again then.
-        return effects.NOTHING
+        return
     books.woken_generation = generation
     text = str(generation)
     if books.nodes[target].woken == text:
         # Left by a process before this one; the same value again would be no change.
         text += "+"
-    return effects.Reaction(
-        effects=(effects.PatchNode(node=target, annotations={keys.WAKE: text}),)
-    )
+    try:
+        yield effects.PatchNode(node=target, annotations={keys.WAKE: text})
+    except effects.EffectFailed:
+        books.woken_generation = min(before, books.woken_generation)
 
 
 def _first_that_fits(books: Books, freed: set[str]) -> str | None:
@@ -53,7 +64,13 @@ def _first_that_fits(books: Books, freed: set[str]) -> str | None:
         if refusal.generation >= books.ledger.generation:
             continue
         wish = refusal.request
-        shape = (wish.containers, frozenset(wish.selections.items()), wish.card_policies)
+        shape = (
+            wish.containers,
+            frozenset(wish.selections.items()),
+            wish.card_policies,
+            frozenset(wish.notes.items()),
+            wish.pod.namespace,
+        )
         candidates = [name for name in refusal.nodes if name in freed]
         if not candidates or (shape, tuple(candidates)) in tried:
             continue

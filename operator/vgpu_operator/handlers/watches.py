@@ -22,6 +22,8 @@ log = structlog.get_logger(__name__)
 LOGIN_LIFETIME = datetime.timedelta(minutes=10)
 """Service account tokens change on the disk; Kopf asks again after so long."""
 
+LIST_CHUNK = 1000
+"""Objects in one page of Kopf's first list: all at once is a spike on both sides."""
 
 STOP_LIMIT_S = 3.0
 """How long Kopf may take to end; what it then still does is abandoned."""
@@ -128,6 +130,7 @@ def settings() -> kopf.OperatorSettings:
     configured.scanning.disabled = True
     configured.posting.enabled = False
     configured.peering.standalone = True
+    configured.watching.chunk_size = LIST_CHUNK
     configured.watching.reconnect_backoff = 0.1
     configured.watching.connect_timeout = 5.0
     configured.networking.connect_timeout = 5.0

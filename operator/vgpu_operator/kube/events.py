@@ -23,7 +23,9 @@ PER_SECOND = 20.0
 class EventSink:
     """Sends Events one after another.
 
-    ``dropped`` counts those that found the queue full.
+    ``may_write`` is asked before each is sent: what is still queued when a
+    term ends is left to the next leader. ``dropped`` counts those that found
+    the queue full.
     """
 
     def __init__(
@@ -31,10 +33,12 @@ class EventSink:
         client: kube_client.KubeClient,
         clock: kube_clock.Clock,
         *,
+        may_write: Callable[[], bool],
         on_failure: Callable[[effects.PostEvent, errors.ApiError], None],
     ) -> None:
         self._client = client
         self._clock = clock
+        self._may_write = may_write
         self._on_failure = on_failure
         self._queue: asyncio.Queue[effects.PostEvent] = asyncio.Queue(QUEUE_LIMIT)
         self._sent: OrderedDict[effects.PostEvent, datetime.datetime] = OrderedDict()
@@ -60,6 +64,8 @@ class EventSink:
         """Send what is queued until cancelled."""
         while True:
             event = await self._queue.get()
+            if not self._may_write():
+                continue
             try:
                 await self._client.create(
                     paths.namespaced(_namespace(event), "events"), _body(event, self._clock.now())

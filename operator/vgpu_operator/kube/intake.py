@@ -18,6 +18,11 @@ log = structlog.get_logger(__name__)
 
 EFFECTS_AT_ONCE = 32
 
+PATIENCE_S = 1.0
+PATIENCE_PER_S = 0.1
+"""Refusals wait for the watch at most this part of the time, after a first second:
+kube-scheduler asks for one pod after the other, so all pods behind wait too."""
+
 
 class Intake:
     """Takes in what the API server shows and does what follows from it."""
@@ -42,6 +47,10 @@ class Intake:
         self._slots = asyncio.Semaphore(EFFECTS_AT_ONCE)
         self._wake_timer: asyncio.TimerHandle | None = None
         self._freed = asyncio.Event()
+        self._patience_s = PATIENCE_S
+        self._patience_at = 0.0
+        self._clearing: set[str] = set()
+        self._nodes_relisted = False
 
     def pod_record(self, raw: kube_client.Json) -> records.PodRecord:
         """Return what we keep of a raw Pod."""
@@ -57,6 +66,7 @@ class Intake:
         if kind is None:
             # Part of a list: what the watch missed before it cannot be known.
             self._books.trusted_nodes.discard(record.name)
+            self._nodes_relisted = True
         self.react(register.node_seen(self._books, record, self._clock.now()))
 
     def pod_event(self, kind: str | None, raw: kube_client.Json) -> None:
@@ -84,12 +94,24 @@ class Intake:
         self.react(effects.Reaction(effects=(event,)))
 
     async def freed(self, *, limit_s: float) -> bool:
-        """Wait a moment for cards to become free; return whether any did."""
+        """Wait a moment for cards to become free; return whether any did.
+
+        Does not wait while too much of the time has gone into such waits:
+        whoever is refused too early is woken when the watch shows the change.
+        """
+        begun = asyncio.get_running_loop().time()
+        earned_s = (begun - self._patience_at) * PATIENCE_PER_S
+        self._patience_s = min(PATIENCE_S, self._patience_s + earned_s)
+        self._patience_at = begun
+        if self._patience_s <= 0:
+            return False
         self._freed.clear()
         try:
             await asyncio.wait_for(self._freed.wait(), timeout=limit_s)
         except TimeoutError:
             return False
+        finally:
+            self._patience_s -= asyncio.get_running_loop().time() - begun
         return True
 
     def tick(self) -> None:
@@ -100,8 +122,10 @@ class Intake:
         """Do what must not wait so long, every second."""
         self.react(reconcile.quick_tick(self._books, self._clock.now()))
         if self._books.leader:
-            for flow in locks.orphans(self._books, nodes=self._books.locks.nodes()):
-                self._spawn(self._performer.run(flow))
+            # A node whose last look has had no answer yet is not looked at again.
+            for node in self._books.locks.nodes():
+                if node not in self._clearing:
+                    self._clear_orphans(node)
 
     async def sync(self) -> None:
         """Take in one complete list of Nodes and Pods.
@@ -110,7 +134,7 @@ class Intake:
             errors.ApiError: the API server did not answer as it should.
         """
         raw_nodes, nodes_version = await self._client.list(paths.NODES)
-        pods, version = await self._list_pods({})
+        pods, version = await self._list_pods()
         nodes = [vendor_records.node_record(raw, self._books.vendors) for raw in raw_nodes]
         self.react(
             reconcile.listed(
@@ -128,12 +152,18 @@ class Intake:
     async def audit(self) -> None:
         """Compare with a fresh list of Pods and take over what differs.
 
-        The list comes from the API server's cache: it may be a moment old, so
-        what the ledger knows from later stays.
+        What the ledger knows from later than the list stays. Nodes are listed
+        only after their watch has begun anew: a deletion in between is not
+        delivered.
         """
+        relisted, self._nodes_relisted = self._nodes_relisted, False
         try:
-            pods, version = await self._list_pods({"resourceVersion": "0"})
+            if relisted:
+                names, nodes_version = await self._list_node_names()
+                self.react(reconcile.nodes_listed(self._books, names=names, version=nodes_version))
+            pods, version = await self._list_pods()
         except errors.ApiError as fault:
+            self._nodes_relisted |= relisted
             log.warning("audit failed", error=str(fault))
             return
         reaction = reconcile.pods_listed(self._books, pods=pods, version=version)
@@ -151,19 +181,41 @@ class Intake:
             for task in late:
                 task.cancel()
 
-    async def _list_pods(self, params: dict[str, str]) -> tuple[list[records.PodRecord], str]:
+    async def _list_pods(self) -> tuple[list[records.PodRecord], str]:
         """Return records of all Pods and the list's version, decoding page by page."""
         found: list[records.PodRecord] = []
         version = ""
-        async for page in self._client.pages(paths.PODS, params=params):
+        async for page in self._client.pages(paths.PODS):
             version = version or page["metadata"]["resourceVersion"]
             found += [self.pod_record(raw) for raw in page.get("items") or ()]
             await asyncio.sleep(0)
         return found, version
 
+    async def _list_node_names(self) -> tuple[set[str], str]:
+        """Return the names of all Nodes and the list's version."""
+        names: set[str] = set()
+        version = ""
+        async for page in self._client.pages(paths.NODES):
+            version = version or page["metadata"]["resourceVersion"]
+            names.update(raw["metadata"]["name"] for raw in page.get("items") or ())
+        return names, version
+
     def _wake_now(self) -> None:
         self._wake_timer = None
-        self.react(wake.wake(self._books))
+        self._spawn(self._performer.run(wake.wake(self._books)))
+
+    def _clear_orphans(self, node: str) -> None:
+        flows = locks.orphans(self._books, nodes=(node,))
+        if flows:
+            self._clearing.add(node)
+            self._spawn(self._run_all(node, flows))
+
+    async def _run_all(self, node: str, flows: tuple[locks.Removal, ...]) -> None:
+        try:
+            for flow in flows:
+                await self._performer.run(flow)
+        finally:
+            self._clearing.discard(node)
 
     async def _perform(self, wanted: tuple[effects.Effect, ...]) -> None:
         async with self._slots:

@@ -58,9 +58,8 @@ class Waiting:
         """Let waiters look again: those of these pods, and the next ones at these nodes."""
         turns = self._books.turns
         for node in nodes:
-            for uid in turns.waiting_at(node):
-                if turns.may_try(node, uid):
-                    self._wake(uid)
+            for uid in turns.heads(node):
+                self._wake(uid)
         for uid in pods:
             self._wake(uid)
 

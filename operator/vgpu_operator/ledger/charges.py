@@ -8,12 +8,16 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from vgpu_operator.model import allocation, records, request, settings
+from vgpu_operator.model import allocation, device, quota, records, request, settings
+from vgpu_operator.vendors import base
 
-CardMemory: TypeAlias = Callable[[str, str], int | None]
-"""(vendor, card id) -> registered MiB; None when the card is absent just now."""
+FindCard: TypeAlias = Callable[[str, str], device.Device | None]
+"""(vendor, card id) -> the card as registered; None when it is absent just now."""
 
-WHOLE_CARD_PERCENT: Final = 100
+Rules: TypeAlias = Mapping[str, base.Charging]
+"""How shares are charged, by vendor keyword; the common way where missing."""
+
+_COMMON: Final[base.Charging] = base.Common()
 
 _LIMIT: Final = 2**40
 """No share is charged more: a forged number must not overflow a column."""
@@ -21,18 +25,11 @@ _LIMIT: Final = 2**40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """What one pod costs one card."""
+    """What one pod costs one card; cores in the unit that the vendor registers."""
 
     slots: int = 0
     memory_mib: int = 0
     cores_percent: int = 0
-
-    def __add__(self, other: "Charge") -> "Charge":
-        return Charge(
-            slots=self.slots + other.slots,
-            memory_mib=self.memory_mib + other.memory_mib,
-            cores_percent=self.cores_percent + other.cores_percent,
-        )
 
     def covers(self, other: "Charge") -> bool:
         """Whether nothing of ``other`` is larger."""
@@ -74,6 +71,9 @@ class Holding:
         charges: per vendor and card the sum of it.
         surplus: what was promised and not charged.
         blocks: vendors of which some entry is unreadable.
+        done: init containers that have ended: they hold slots and nothing else.
+        against_quota: per vendor what counts against the namespace's quota: the most
+            that the containers need at any one time, over all cards.
     """
 
     node: str
@@ -81,6 +81,8 @@ class Holding:
     charges: Mapping[str, CardCharges]
     surplus: tuple[Surplus, ...] = ()
     blocks: frozenset[str] = field(default_factory=frozenset)
+    done: frozenset[int] = field(default_factory=frozenset)
+    against_quota: quota.Used = field(default_factory=lambda: MappingProxyType({}))
 
     def covers(self, other: "Holding") -> bool:
         """Whether ``other`` sets nothing free that this one holds, and blocks as much."""
@@ -100,7 +102,8 @@ def of_record(
     *,
     vendors: Sequence[str],
     trust: settings.Trust,
-    card_memory: CardMemory,
+    find_card: FindCard,
+    rules: Rules,
 ) -> Holding | None:
     """Return what a pod holds by its annotations; None when they promise nothing.
 
@@ -118,7 +121,7 @@ def of_record(
             continue
         aligned = _aligned(promised, containers, vendor)
         if trust is settings.Trust.REQUESTS:
-            aligned, ignored = _capped(aligned, containers, vendor, card_memory)
+            aligned, ignored = _capped(aligned, containers, vendor, find_card, rules)
             surplus.extend(ignored)
         shares[vendor] = aligned
     blocks = frozenset(
@@ -129,21 +132,28 @@ def of_record(
     )
     if not any(any(entry) for pod in shares.values() for entry in pod) and not (blocks or surplus):
         return None
+    counted = _Counting(containers=containers, init_done=record.init_done, find_card=find_card)
     return Holding(
         node=record.node,
         shares=shares,
-        charges=_summed(shares, containers, init_done=record.init_done),
+        charges=counted.by_card(shares, rules),
         surplus=tuple(surplus),
         blocks=blocks,
+        done=counted.done,
+        against_quota=counted.for_quota(shares, rules),
     )
 
 
-def of_allocation(wish: request.PodRequest, chosen: allocation.Allocation) -> Holding:
+def of_allocation(
+    wish: request.PodRequest, chosen: allocation.Allocation, *, find_card: FindCard, rules: Rules
+) -> Holding:
     """Return what a pod will hold when its binding succeeds."""
+    counted = _Counting(containers=wish.containers, init_done=False, find_card=find_card)
     return Holding(
         node=chosen.node,
         shares=chosen.shares,
-        charges=_summed(chosen.shares, wish.containers, init_done=False),
+        charges=counted.by_card(chosen.shares, rules),
+        against_quota=counted.for_quota(chosen.shares, rules),
     )
 
 
@@ -178,11 +188,13 @@ def _capped(
     shares: allocation.PodShares,
     containers: Sequence[request.ContainerRequest],
     vendor: str,
-    card_memory: CardMemory,
+    find_card: FindCard,
+    rules: Rules,
 ) -> tuple[allocation.PodShares, list[Surplus]]:
     """Return the shares cut down to what each container asks for, and the rest."""
     capped: list[allocation.ContainerShares] = []
     surplus: list[Surplus] = []
+    rule = rules.get(vendor, _COMMON)
     for index, entry in enumerate(shares):
         asked = containers[index].of(vendor) if index < len(containers) else None
         kept: list[allocation.DeviceShare] = []
@@ -190,19 +202,9 @@ def _capped(
             within = asked is not None and len(kept) < asked.count
             memory_mib, cores_percent = 0, 0
             if asked is not None and within:
-                memory_mib = min(
-                    share.memory_mib,
-                    _memory_cap(asked, share, card_memory(vendor, share.device_id)),
-                )
-                cores_percent = min(share.cores_percent, _cores_cap(asked))
-                kept.append(
-                    allocation.DeviceShare(
-                        device_id=share.device_id,
-                        vendor_word=share.vendor_word,
-                        memory_mib=memory_mib,
-                        cores_percent=cores_percent,
-                    )
-                )
+                cut = rule.cap(asked, share, find_card(vendor, share.device_id))
+                memory_mib, cores_percent = cut.memory_mib, cut.cores_percent
+                kept.append(cut)
             over = Surplus(
                 vendor=vendor,
                 container=index,
@@ -217,84 +219,128 @@ def _capped(
     return tuple(capped), surplus
 
 
-def _cores_cap(asked: request.DeviceRequest) -> int:
-    """Return the cores that a container may hold; what it does not name may have been all."""
-    return WHOLE_CARD_PERCENT if asked.cores_by_default else min(asked.cores_percent, 100)
-
-
-def _memory_cap(
-    asked: request.DeviceRequest, share: allocation.DeviceShare, card_memory_mib: int | None
-) -> int:
-    if asked.memory_by_default:
-        return share.memory_mib if card_memory_mib is None else card_memory_mib
-    if card_memory_mib is not None:
-        return asked.memory_on(card_memory_mib)
-    if asked.memory_mib == 0 and asked.memory_percent is not None:
-        return share.memory_mib
-    return asked.memory_mib
-
-
-def _summed(
-    shares: Mapping[str, allocation.PodShares],
-    containers: Sequence[request.ContainerRequest],
-    *,
-    init_done: bool,
-) -> dict[str, CardCharges]:
-    kinds = [container.kind for container in containers]
-    return {
-        vendor: charges
-        for vendor, pod in shares.items()
-        if (charges := _card_charges(pod, kinds, init_done=init_done))
-    }
-
-
-def _card_charges(
-    shares: allocation.PodShares, kinds: Sequence[request.ContainerKind], *, init_done: bool
-) -> CardCharges:
-    """Return per card what the containers need at most at any one time.
+class _Counting:
+    """One pod's shares added up: what its containers need at most at any one time.
 
     An ordinary init container runs beside the sidecars declared before it;
     apps and sidecars run together. Once the init containers are done memory
     and cores shrink to what still runs; slots do not, because kubelet keeps
     the device ids of the pod.
     """
-    lasting: dict[str, Charge] = {}
-    peak: dict[str, Charge] = {}
-    for index, entry in enumerate(shares):
-        kind = kinds[index] if index < len(kinds) else request.ContainerKind.APP
-        own: dict[str, Charge] = {}
-        for share in entry:
-            own[share.device_id] = own.get(share.device_id, NOTHING) + _charge(share)
-        if kind is request.ContainerKind.INIT:
-            for card, amount in own.items():
-                together = amount + lasting.get(card, NOTHING)
-                peak[card] = _larger(peak.get(card, NOTHING), together)
-        else:
-            for card, amount in own.items():
-                lasting[card] = lasting.get(card, NOTHING) + amount
-    charges: dict[str, Charge] = {}
-    for card in (*lasting, *(card for card in peak if card not in lasting)):
-        now = lasting.get(card, NOTHING)
-        most = _larger(peak.get(card, NOTHING), now)
-        charges[card] = (
-            Charge(slots=most.slots, memory_mib=now.memory_mib, cores_percent=now.cores_percent)
-            if init_done
-            else most
-        )
-    return charges
+
+    def __init__(
+        self,
+        *,
+        containers: Sequence[request.ContainerRequest],
+        init_done: bool,
+        find_card: FindCard,
+    ) -> None:
+        self._is_init = [one.kind is request.ContainerKind.INIT for one in containers]
+        self._init_done = init_done
+        self._find_card = find_card
+
+    @property
+    def done(self) -> frozenset[int]:
+        """Init containers that have ended."""
+        ended = enumerate(self._is_init) if self._init_done else ()
+        return frozenset(index for index, is_init in ended if is_init)
+
+    def by_card(
+        self, shares: Mapping[str, allocation.PodShares], rules: Rules
+    ) -> dict[str, CardCharges]:
+        """Return per vendor and card what the pod costs it."""
+        return {
+            vendor: charges
+            for vendor, pod in shares.items()
+            if (charges := self._card_charges(vendor, pod, rules.get(vendor, _COMMON)))
+        }
+
+    def _card_charges(
+        self, vendor: str, shares: allocation.PodShares, rule: base.Charging
+    ) -> CardCharges:
+        is_mask = rule.mask_cores
+        lasting: dict[str, Charge] = {}
+        peak: dict[str, Charge] = {}
+        for index, entry in enumerate(shares):
+            own: dict[str, Charge] = {}
+            for share in entry:
+                amount = _charge(share, rule, self._find_card(vendor, share.device_id))
+                own[share.device_id] = _together(
+                    own.get(share.device_id, NOTHING), amount, is_mask=is_mask
+                )
+            if index < len(self._is_init) and self._is_init[index]:
+                for card, amount in own.items():
+                    beside = _together(amount, lasting.get(card, NOTHING), is_mask=is_mask)
+                    peak[card] = _larger(peak.get(card, NOTHING), beside, is_mask=is_mask)
+            else:
+                for card, amount in own.items():
+                    lasting[card] = _together(lasting.get(card, NOTHING), amount, is_mask=is_mask)
+        charges: dict[str, Charge] = {}
+        for card in (*lasting, *(card for card in peak if card not in lasting)):
+            now = lasting.get(card, NOTHING)
+            most = _larger(peak.get(card, NOTHING), now, is_mask=is_mask)
+            charges[card] = (
+                Charge(slots=most.slots, memory_mib=now.memory_mib, cores_percent=now.cores_percent)
+                if self._init_done
+                else most
+            )
+        return charges
+
+    def for_quota(self, shares: Mapping[str, allocation.PodShares], rules: Rules) -> quota.Used:
+        """Return per vendor what counts against a quota."""
+        found = {
+            vendor: self._most_at_once(vendor, pod, rules.get(vendor, _COMMON))
+            for vendor, pod in shares.items()
+        }
+        return {vendor: amount for vendor, amount in found.items() if amount != quota.NOTHING}
+
+    def _most_at_once(
+        self, vendor: str, shares: allocation.PodShares, rule: base.Charging
+    ) -> quota.Amount:
+        lasting, peak = quota.NOTHING, quota.NOTHING
+        for index, entry in enumerate(shares):
+            own = quota.NOTHING
+            for share in entry:
+                amount = rule.quota_amount(share, self._find_card(vendor, share.device_id))
+                own += quota.Amount(
+                    memory_mib=_bounded(amount.memory_mib), cores=_bounded(amount.cores)
+                )
+            if index < len(self._is_init) and self._is_init[index]:
+                peak = peak.larger(own + lasting)
+            else:
+                lasting += own
+        return lasting if self._init_done else peak.larger(lasting)
 
 
-def _charge(share: allocation.DeviceShare) -> Charge:
+def _bounded(amount: int) -> int:
+    return max(0, min(amount, _LIMIT))
+
+
+def _charge(
+    share: allocation.DeviceShare, rule: base.Charging, card: device.Device | None
+) -> Charge:
     return Charge(
-        slots=1,
-        memory_mib=max(0, min(share.memory_mib, _LIMIT)),
-        cores_percent=max(0, min(share.cores_percent, _LIMIT)),
+        slots=_bounded(rule.slots_of(share, card)),
+        memory_mib=_bounded(share.memory_mib),
+        cores_percent=_bounded(share.cores_percent),
     )
 
 
-def _larger(one: Charge, other: Charge) -> Charge:
+def _together(one: Charge, other: Charge, *, is_mask: bool) -> Charge:
+    """Return what both cost at once; bits of a mask are joined, never carried."""
+    cores = one.cores_percent, other.cores_percent
+    return Charge(
+        slots=one.slots + other.slots,
+        memory_mib=one.memory_mib + other.memory_mib,
+        cores_percent=cores[0] | cores[1] if is_mask else sum(cores),
+    )
+
+
+def _larger(one: Charge, other: Charge, *, is_mask: bool) -> Charge:
+    """Return what covers either; of masks that is every bit that one of them has."""
+    cores = one.cores_percent, other.cores_percent
     return Charge(
         slots=max(one.slots, other.slots),
         memory_mib=max(one.memory_mib, other.memory_mib),
-        cores_percent=max(one.cores_percent, other.cores_percent),
+        cores_percent=cores[0] | cores[1] if is_mask else max(cores),
     )

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from vgpu_operator.ledger import charges
+from vgpu_operator.model import request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """One pod's expected holding, and when the expectation ends by itself."""
 
+    wish: request.PodRequest
     holding: charges.Holding
     until: datetime
 

@@ -22,13 +22,14 @@ numa_rank          int64   place of the card when the node's cards are put in
 index_rank         int64   the same for (index, place in the text)
 total_slots        int64   shares that the card can carry
 total_memory_mib   int64   MiB
-total_cores        int64   percent of one card
-used_slots         int64   shares that pods hold (assumed and confirmed)
+total_cores        int64   in the unit that the vendor registers (percent of a
+                           card mostly; compute units, bits of a mask)
+used_slots         int64   slots that pods hold (assumed and confirmed)
 used_memory_mib    int64   MiB
-used_cores         int64   percent of one card
-taken_slots        int64   used and tentatively claimed shares together
+used_cores         int64   in the unit of total_cores
+taken_slots        int64   used and tentatively claimed slots together
 taken_memory_mib   int64   MiB
-taken_cores        int64   percent of one card
+taken_cores        int64   in the unit of total_cores
 ================== ======= ================================================
 
 Rows, shape ``(n_rows,)``, all bool: ``registered`` (the node has cards of the
@@ -42,7 +43,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from vgpu_operator.ledger import charges
+from vgpu_operator.ledger import charges, marks
 from vgpu_operator.model import device
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
@@ -125,6 +126,7 @@ class VendorColumns:
         """Per row its cards in column order."""
         self.places: dict[str, list[Place]] = {}
         """Per card id where it is; more than one place when two nodes register one id."""
+        self.marks = marks.Marks()
         self._columns: dict[int, dict[str, int]] = {}
         self._allocate(rows=0, width=0)
 
@@ -189,6 +191,7 @@ class VendorColumns:
             else:
                 del self.places[card.id]
         self._columns.pop(row, None)
+        self.marks.changed(row)
         self.registered[row] = False
         for name in (*_BOOL_CELLS, *_INT_CELLS):
             getattr(self, name)[row] = 0

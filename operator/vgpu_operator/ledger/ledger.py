@@ -1,12 +1,13 @@
 """Who holds what: the only state that placement is decided on."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias
 
-from vgpu_operator.ledger import charges, claims, freed, nodes, snapshot
-from vgpu_operator.model import allocation, device, errors, records, request, settings
+from vgpu_operator.ledger import charges, claims, freed, nodes, quotas, snapshot, tenants
+from vgpu_operator.model import allocation, device, errors, quota, records, request, settings
 
 _Record: TypeAlias = records.PodRecord
 
@@ -27,7 +28,10 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardUsage:
-    """One card and what pods hold of it, claims not counted."""
+    """One card and what pods hold of it, claims not counted.
+
+    Cores are in the unit that the vendor registers.
+    """
 
     device: device.Device
     used_slots: int
@@ -40,6 +44,7 @@ class _Pod:
     key: request.PodKey
     record: _Record | None = None
     assumption: charges.Holding | None = None
+    assumed_notes: Mapping[str, str] = dataclasses.field(default_factory=dict)
     holding: charges.Holding | None = None
 
 
@@ -66,11 +71,20 @@ class Ledger:
     Args:
         vendors: keywords of the vendors that are served.
         trust: how far annotations are believed.
+        rules: how a vendor's shares are charged, by keyword; the common way
+            where missing.
     """
 
-    def __init__(self, *, vendors: Sequence[str], trust: settings.Trust) -> None:
+    def __init__(
+        self,
+        *,
+        vendors: Sequence[str],
+        trust: settings.Trust,
+        rules: charges.Rules | None = None,
+    ) -> None:
         self._vendors = tuple(vendors)
         self._trust = trust
+        self._rules = rules or {}
         self._nodes = nodes.Nodes(self._vendors)
         self._pods: dict[str, _Pod] = {}
         self._named: dict[tuple[str, str], dict[str, None]] = {}
@@ -78,6 +92,9 @@ class Ledger:
         self._claims = claims.Claims()
         self._gone: dict[str, None] = {}
         self._freed = freed.FreedLog()
+        self._quotas = quotas.Account()
+        self._quota_freed = freed.FreedLog()
+        self._tenants = tenants.Index()
         self._finder = snapshot.RowFinder()
         self._generation = 0
 
@@ -111,6 +128,10 @@ class Ledger:
     def set_cordoned(self, node: str, ids: frozenset[str]) -> None:
         """Replace the list of the node's cards that take no new pod."""
         self._took(node, self._nodes.set_cordoned(node, ids))
+
+    def set_notes(self, node: str, notes: Mapping[str, str]) -> None:
+        """Replace the node's annotations and labels that vendors' rules read."""
+        self._took(node, self._nodes.set_notes(node, notes))
 
     def forget_node(self, node: str) -> None:
         """Drop all bookkeeping of that name.
@@ -153,14 +174,29 @@ class Ledger:
         if record.node or record.ended:
             pod.assumption = None
         self._settle(uid, pod)
+        if pod.holding is not None:
+            self._tenants.changed(pod.holding.node)
         if record.node or record.ended:
             self._drop_claim(uid, instead=pod.holding)
         return True
 
-    def assume(self, wish: request.PodRequest, chosen: allocation.Allocation) -> None:
+    def assume(
+        self,
+        wish: request.PodRequest,
+        chosen: allocation.Allocation,
+        *,
+        notes: Mapping[str, str] | None = None,
+    ) -> None:
         """Reserve cards for a pod whose binding is under way.
 
         Replaces an earlier assumption of that pod and ends its claim.
+
+        Args:
+            wish: what the pod asks for.
+            chosen: what it gets.
+            notes: annotations that the binding writes and vendors' rules read
+                (MIG placements, say), so that others can see them before the
+                API shows them.
 
         Raises:
             LedgerError: the pod is gone, or is bound already.
@@ -174,8 +210,10 @@ class Ledger:
                 f"pod {wish.pod} is bound to {pod.record.node!r} (phase {pod.record.phase!r}) "
                 "and cannot be assumed"
             )
-        pod.assumption = charges.of_allocation(wish, chosen)
+        pod.assumption = self._expected(wish, chosen)
+        pod.assumed_notes = {**wish.notes, **(notes or {})}
         self._settle(uid, pod)
+        self._tenants.changed(chosen.node)
         self._drop_claim(uid, instead=pod.assumption)
 
     def unassume(self, uid: str) -> None:
@@ -271,8 +309,36 @@ class Ledger:
             record,
             vendors=self._vendors,
             trust=self._trust,
-            card_memory=lambda vendor, card: self._nodes.memory_mib(record.node, vendor, card),
+            find_card=lambda vendor, card: self._nodes.card(record.node, vendor, card),
+            rules=self._rules,
         )
+
+    # Quotas
+
+    def quota_used(self, namespace: str, *, without: str | None = None) -> quota.Used:
+        """Return what the namespace's pods hold by vendor, assumed ones included.
+
+        Args:
+            namespace: which.
+            without: leave out the pod of that UID: the one that is asking.
+        """
+        used = self._quotas.used(namespace)
+        held = self.holding(without) if without is not None else None
+        if held is None or without is None or self._pods[without].key.namespace != namespace:
+            return used
+        return {
+            vendor: amount - held.against_quota.get(vendor, quota.NOTHING)
+            for vendor, amount in used.items()
+        }
+
+    def quota_changed(self, namespace: str) -> None:
+        """Note that the namespace's limits are other ones now: earlier refusals may be wrong."""
+        self._generation += 1
+        self._quota_freed.note(namespace, self._generation)
+
+    def quota_freed_since(self, generation: int) -> frozenset[str]:
+        """Return the namespaces that may take more than at that generation."""
+        return self._quota_freed.since(generation)
 
     # Claims
 
@@ -288,7 +354,7 @@ class Ledger:
         pod = self._pods.get(uid)
         if uid in self._gone or (pod is not None and pod.holding is not None):
             return
-        claim = claims.Claim(holding=charges.of_allocation(wish, chosen), until=until)
+        claim = claims.Claim(wish=wish, holding=self._expected(wish, chosen), until=until)
         earlier = self._claims.get(uid)
         if earlier is not None and earlier.holding == claim.holding:
             self._claims.put(uid, claim)
@@ -328,11 +394,24 @@ class Ledger:
             without_claim_of: leave out the claim of that pod.
         """
         own = self._claims.get(without_claim_of) if with_claims and without_claim_of else None
+
+        def find_tenants(node: str, vendor: str) -> tenants.Cards:
+            held = self._tenants_on(node).get(vendor, tenants.NOBODY)
+            if not with_claims:
+                return held
+            claimed = tenants.of(
+                (claim.wish.pod, claim.wish.notes, claim.holding)
+                for claim in self._claims.on(node)
+                if claim is not own
+            )
+            return tenants.joined(held, claimed.get(vendor, tenants.NOBODY))
+
         return snapshot.Snapshot(
             generation=self._generation,
             book=self._nodes,
             finder=self._finder,
             with_claims=with_claims,
+            find_tenants=find_tenants,
             excluded=(
                 self._nodes.places(own.holding.node, own.holding.charges) if own is not None else {}
             ),
@@ -352,12 +431,47 @@ class Ledger:
         has just come, gone or changed.
         """
         found = []
+        self._tenants.changed(node)
         for uid in self._on.get(node, ()):
             pod = self._pods[uid]
-            pod.holding = self._holding(pod)
+            before, pod.holding = pod.holding, self._holding(pod)
+            self._count(pod, before)
             if pod.holding is not None:
                 found.append(pod.holding)
         return found
+
+    def _expected(self, wish: request.PodRequest, chosen: allocation.Allocation) -> charges.Holding:
+        return charges.of_allocation(
+            wish,
+            chosen,
+            find_card=lambda vendor, card: self._nodes.card(chosen.node, vendor, card),
+            rules=self._rules,
+        )
+
+    def _tenants_on(self, node: str) -> Mapping[str, tenants.Cards]:
+        kept = self._tenants.get(node)
+        if kept is not None:
+            return kept
+        occupants = []
+        for uid in self._on.get(node, ()):
+            pod = self._pods[uid]
+            if pod.holding is None:
+                continue
+            notes = pod.assumed_notes
+            if pod.assumption is None and pod.record is not None:
+                notes = pod.record.request.notes
+            occupants.append((pod.key, notes, pod.holding))
+        return self._tenants.keep(node, tenants.of(occupants))
+
+    def _count(self, pod: _Pod, before: charges.Holding | None) -> None:
+        """Bring the namespace's account in line with what the pod holds now."""
+        freed_some = self._quotas.move(
+            pod.key.namespace,
+            before.against_quota if before is not None else {},
+            pod.holding.against_quota if pod.holding is not None else {},
+        )
+        if freed_some:
+            self._quota_freed.note(pod.key.namespace, self._generation + 1)
 
     def _settle(self, uid: str, pod: _Pod) -> None:
         """Bring the columns in line with what the pod holds now."""
@@ -365,6 +479,10 @@ class Ledger:
         pod.holding = after
         if before == after:
             return
+        self._count(pod, before)
+        for one in (before, after):
+            if one is not None:
+                self._tenants.changed(one.node)
         if before is not None:
             self._nodes.charge(before.node, before.charges, -1, claimed=False)
             for vendor in before.blocks:

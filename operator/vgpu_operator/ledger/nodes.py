@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from vgpu_operator.ledger import charges, columns
@@ -18,6 +19,8 @@ class Change:
 
 NO_CHANGE: Final = Change(happened=False)
 
+_NO_NOTES: Final[Mapping[str, str]] = MappingProxyType({})
+
 
 @dataclass(slots=True, kw_only=True)
 class _Node:
@@ -25,6 +28,7 @@ class _Node:
     devices: dict[str, tuple[device.Device, ...]] = field(default_factory=dict)
     allocatable: set[str] = field(default_factory=set)
     cordoned: frozenset[str] = frozenset()
+    notes: Mapping[str, str] = field(default_factory=lambda: _NO_NOTES)
 
 
 class Nodes:
@@ -37,6 +41,7 @@ class Nodes:
         self.cells = {vendor: columns.VendorColumns() for vendor in vendors}
         self.sums = columns.NodeSums()
         self.rows: dict[str, int] = {}
+        self.names: dict[int, str] = {}
         self.rows_epoch = 0
         self.n_rows = 0
         self._nodes: dict[str, _Node] = {}
@@ -93,6 +98,18 @@ class Nodes:
             happened=is_new or bool((ids ^ before) & here), freed=bool((before - ids) & here)
         )
 
+    def set_notes(self, name: str, notes: Mapping[str, str]) -> Change:
+        """Replace the node's texts that vendors' rules read."""
+        if self.notes(name) == notes:
+            return NO_CHANGE
+        self._known(name).notes = MappingProxyType(dict(notes))
+        return Change(happened=True, freed=True)
+
+    def notes(self, name: str) -> Mapping[str, str]:
+        """Return the node's texts that vendors' rules read."""
+        node = self._nodes.get(name)
+        return node.notes if node is not None else _NO_NOTES
+
     def forget(self, name: str) -> Change:
         """Drop all that is known of the node; its row serves another one later."""
         node = self._nodes.pop(name, None)
@@ -103,7 +120,7 @@ class Nodes:
             cells.clear_row(node.row)
             cells.allocatable[node.row] = False
             cells.blocked[node.row] = False
-        del self.rows[name]
+        del self.rows[name], self.names[node.row]
         self._free_rows.append(node.row)
         self.rows_epoch += 1
         return Change(happened=True)
@@ -113,10 +130,10 @@ class Nodes:
         node = self._nodes.get(name)
         return node.devices.get(vendor, ()) if node is not None else ()
 
-    def memory_mib(self, name: str, vendor: str, card_id: str) -> int | None:
-        """Return a card's registered memory; None when it is absent."""
+    def card(self, name: str, vendor: str, card_id: str) -> device.Device | None:
+        """Return a card as it is registered; None when it is absent."""
         place = self._place(name, vendor, card_id)
-        return None if place is None else int(self.cells[vendor].total_memory_mib[place])
+        return None if place is None else self.cells[vendor].cards[place[0]][place[1]]
 
     def charge(
         self, name: str, held: Mapping[str, charges.CardCharges], sign: int, *, claimed: bool
@@ -194,6 +211,7 @@ class Nodes:
             cells.ensure(rows=self.n_rows)
             cells.blocked[row] = self.is_blocked(name, vendor)
         self.rows[name] = row
+        self.names[row] = name
         self.rows_epoch += 1
         self._nodes[name] = _Node(row=row)
         return self._nodes[name]
@@ -215,6 +233,7 @@ def _gained(before: Sequence[device.Device], after: Sequence[device.Device]) -> 
             or card.cores_percent != old.cores_percent
             or card.healthy > old.healthy
             or (card.type, card.mode, card.numa) != (old.type, old.mode, old.numa)
+            or (card.mig_profiles, card.custom_info) != (old.mig_profiles, old.custom_info)
         ):
             return True
     return False

@@ -5,18 +5,21 @@ valid until the ledger changes next: take one, decide, let it go.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from vgpu_operator.ledger import charges, columns, nodes
+from vgpu_operator.ledger import charges, columns, marks, nodes, tenants
 from vgpu_operator.model import device
 
 Excluded: TypeAlias = Mapping[str, Sequence[tuple[columns.Place, charges.Charge]]]
 """Per vendor what of the claims is not to be counted."""
+
+FindTenants: TypeAlias = Callable[[str, str], tenants.Cards]
+"""(node, vendor) -> who holds its cards."""
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
@@ -33,6 +36,7 @@ class VendorView:
     order.
     """
 
+    kept: marks.Marks
     kinds: Sequence[tuple[str, str]]
     places: Mapping[str, Sequence[columns.Place]]
     cards: Mapping[int, tuple[device.Device, ...]]
@@ -52,6 +56,10 @@ class VendorView:
     used_slots: columns.IntArray
     used_memory_mib: columns.IntArray
     used_cores: columns.IntArray
+
+    def marked(self, question: Hashable, judge: marks.Judge) -> columns.BoolArray:
+        """Return per row what the judge says of its cards; asked once while they stay."""
+        return self.kept.of(question, judge, cards=self.cards, n_rows=len(self.registered))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +115,7 @@ class Snapshot:
         finder: RowFinder,
         with_claims: bool,
         excluded: Excluded,
+        find_tenants: FindTenants,
     ) -> None:
         self.generation = generation
         self.n_rows = book.n_rows
@@ -114,6 +123,7 @@ class Snapshot:
         self._finder = finder
         self._with_claims = with_claims
         self._excluded = excluded
+        self._find_tenants = find_tenants
         self._views: dict[str, VendorView] = {}
         self._sums: SumsView | None = None
 
@@ -124,6 +134,18 @@ class Snapshot:
     def row(self, name: str) -> int | None:
         """Return one name's row, None when the ledger knows no such node."""
         return self._book.rows.get(name)
+
+    def name(self, row: int) -> str:
+        """Return the name of the node whose row that is."""
+        return self._book.names[row]
+
+    def notes(self, node: str) -> Mapping[str, str]:
+        """Return the node's texts that vendors' rules read."""
+        return self._book.notes(node)
+
+    def tenants(self, node: str, vendor: str) -> tenants.Cards:
+        """Return per card who holds a share of it, claims counted as the snapshot was asked to."""
+        return self._find_tenants(node, vendor)
 
     def vendor(self, keyword: str) -> VendorView | None:
         """Return the vendor's cards; None when the ledger does not serve that vendor."""
@@ -159,6 +181,7 @@ class Snapshot:
             return _read_only(array[: self.n_rows])
 
         return VendorView(
+            kept=cells.marks,
             kinds=cells.kinds.pairs,
             places=cells.places,
             cards=cells.cards,

@@ -1,6 +1,7 @@
 """Why a node was refused, in HAMi's words."""
 
 import enum
+import re
 from dataclasses import dataclass
 
 
@@ -30,6 +31,18 @@ class Reason(enum.StrEnum):
     NODE_UNREGISTERED = "node unregistered"
 
 
+_COUNTED = re.compile(r"(\d{1,9})/\d+ (\w+)", re.ASCII)
+
+
+def counts_in(text: str) -> dict[str, int]:
+    """Return how many cards each reason of a node's text kept off; bare reasons are left out.
+
+    >>> counts_in("1/4 CardInsufficientMemory, 2/4 CardNotHealth")
+    {'CardInsufficientMemory': 1, 'CardNotHealth': 2}
+    """
+    return {word: int(cards) for cards, word in _COUNTED.findall(text)}
+
+
 EVICTION_CANNOT_HELP = frozenset(
     {
         Reason.CARD_NOT_HEALTHY,
@@ -46,16 +59,21 @@ EVICTION_CANNOT_HELP = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardCount:
-    """That many of the node's candidate cards were kept off by one reason."""
+    """That many of the node's candidate cards were kept off by one reason.
 
-    reason: Reason
+    ``reason`` is a word of ``Reason`` or one of a vendor's own. Where both
+    numbers are 0 it is a fact about the node and written bare.
+    """
+
+    reason: str
     cards: int
     candidates: int
 
     def __str__(self) -> str:
-        if self.reason in (Reason.TOO_FEW_CARDS, Reason.NODE_UNREGISTERED):
-            return self.reason.value
-        return f"{self.cards}/{self.candidates} {self.reason.value}"
+        bare = self.reason in (Reason.TOO_FEW_CARDS, Reason.NODE_UNREGISTERED)
+        if bare or (not self.cards and not self.candidates):
+            return str(self.reason)
+        return f"{self.cards}/{self.candidates} {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,17 +10,22 @@ from collections.abc import Mapping
 from typing import Any
 
 import pydantic
-from pydantic.alias_generators import to_camel
 
 from vgpu_operator.model import errors, policy
-
-
-class _Section(pydantic.BaseModel):
-    """Base of all sections: frozen, camelCase in the file, unknown fields refused."""
-
-    model_config = pydantic.ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
-    )
+from vgpu_operator.model.vendor_settings import section
+from vgpu_operator.model.vendor_settings.amd import AmdSettings
+from vgpu_operator.model.vendor_settings.ascend import AscendSettings
+from vgpu_operator.model.vendor_settings.awsneuron import AwsNeuronSettings
+from vgpu_operator.model.vendor_settings.biren import BirenSettings
+from vgpu_operator.model.vendor_settings.cambricon import CambriconSettings
+from vgpu_operator.model.vendor_settings.enflame import EnflameSettings
+from vgpu_operator.model.vendor_settings.hygon import HygonSettings
+from vgpu_operator.model.vendor_settings.iluvatar import IluvatarSettings
+from vgpu_operator.model.vendor_settings.kunlun import KunlunSettings
+from vgpu_operator.model.vendor_settings.metax import MetaxSettings
+from vgpu_operator.model.vendor_settings.mthreads import MthreadsSettings
+from vgpu_operator.model.vendor_settings.nvidia import NvidiaSettings as NvidiaSettings
+from vgpu_operator.model.vendor_settings.vastai import VastaiSettings
 
 
 class Trust(enum.StrEnum):
@@ -41,42 +46,25 @@ class StuckPod(enum.StrEnum):
     DELETE = "delete"
 
 
-class NvidiaSettings(_Section):
-    """NVIDIA's names and defaults, as in HAMi's device configuration (``nvidia``)."""
-
-    resource_count_name: str = "nvidia.com/gpu"
-    """Resource that counts cards."""
-    resource_memory_name: str = "nvidia.com/gpumem"
-    """Resource for memory on each card; empty switches it off."""
-    resource_memory_percentage_name: str = "nvidia.com/gpumem-percentage"
-    """Resource for memory in percent of each card; empty switches it off."""
-    resource_core_name: str = "nvidia.com/gpucores"
-    """Resource for cores in percent of one card; empty switches it off."""
-    resource_priority_name: str = "nvidia.com/priority"
-    """Resource that becomes ``CUDA_TASK_PRIORITY``; empty switches it off."""
-    default_memory: int = pydantic.Field(default=0, ge=0, le=2**31 - 1)
-    """MiB for a container that names no memory; 0 means the whole card."""
-    default_cores: int = pydantic.Field(default=0, ge=0, le=100)
-    """Percent of one card for a container that names no cores."""
-    default_gpu_num: int = pydantic.Field(default=1, ge=0, le=2**31 - 1, alias="defaultGPUNum")
-    """Cards for a container that names memory or cores but no count; 0 leaves it without."""
-    memory_factor: int = pydantic.Field(default=1, ge=1, le=2**20)
-    """How many MiB one unit of the memory resource is."""
-    overwrite_env: bool = False
-    """Hide all cards (``NVIDIA_VISIBLE_DEVICES=none``) from containers that ask for none."""
-    gpu_core_policy: str = "default"
-    """``GPU_CORE_UTILIZATION_POLICY`` for pods with cards; ``default`` sets nothing."""
-    runtime_class_name: str = ""
-    """RuntimeClass for pods with cards that name none; empty sets none."""
-
-
-class VendorSettings(_Section):
+class VendorSettings(section.Section):
     """One section per vendor."""
 
     nvidia: NvidiaSettings = NvidiaSettings()
+    cambricon: CambriconSettings = CambriconSettings()
+    hygon: HygonSettings = HygonSettings()
+    enflame: EnflameSettings = EnflameSettings()
+    mthreads: MthreadsSettings = MthreadsSettings()
+    metax: MetaxSettings = MetaxSettings()
+    kunlun: KunlunSettings = KunlunSettings()
+    awsneuron: AwsNeuronSettings = AwsNeuronSettings()
+    amd: AmdSettings = AmdSettings()
+    vastai: VastaiSettings = VastaiSettings()
+    biren: BirenSettings = BirenSettings()
+    ascend: AscendSettings = AscendSettings()
+    iluvatar: IluvatarSettings = IluvatarSettings()
 
 
-class HandshakeSettings(_Section):
+class HandshakeSettings(section.Section):
     """Times of the handshake with the device plugins."""
 
     interval_s: float = pydantic.Field(default=15.0, gt=0)
@@ -85,7 +73,7 @@ class HandshakeSettings(_Section):
     """How old a stamp is when it counts as unanswered."""
 
 
-class LockSettings(_Section):
+class LockSettings(section.Section):
     """Times of the node lock."""
 
     expiry_s: float = pydantic.Field(default=300.0, gt=0)
@@ -95,7 +83,7 @@ class LockSettings(_Section):
     before the leader removes it."""
 
 
-class BindSettings(_Section):
+class BindSettings(section.Section):
     """The bind step."""
 
     time_limit_s: float = pydantic.Field(default=600.0, gt=2)
@@ -107,7 +95,7 @@ class BindSettings(_Section):
     ``report`` sends an event on the node, ``delete`` deletes the pod too."""
 
 
-class ClaimSettings(_Section):
+class ClaimSettings(section.Section):
     """How long a filter's expectation holds cards for other filters."""
 
     lifetime_s: float = pydantic.Field(default=1.0, ge=0)
@@ -116,7 +104,7 @@ class ClaimSettings(_Section):
     """For pods with volumes or in a group."""
 
 
-class LedgerSettings(_Section):
+class LedgerSettings(section.Section):
     """What the ledger believes."""
 
     trust: Trust = Trust.REQUESTS
@@ -126,14 +114,14 @@ class LedgerSettings(_Section):
     """How often the ledger is compared with a fresh list of pods."""
 
 
-class ScoringSettings(_Section):
+class ScoringSettings(section.Section):
     """Node scores."""
 
     max_score: int = pydantic.Field(default=100, ge=1, le=1_000_000)
     """Score of the node that is preferred most; the others lie between 0 and it."""
 
 
-class PolicySettings(_Section):
+class PolicySettings(section.Section):
     """Defaults of the policies that a pod may set by annotation."""
 
     node_scheduler_policy: policy.NodePolicy = policy.NodePolicy.BINPACK
@@ -142,14 +130,14 @@ class PolicySettings(_Section):
     """The same for the cards of a node; also ``numa``, ``topology-aware``, ``mutex``."""
 
 
-class EventSettings(_Section):
+class EventSettings(section.Section):
     """Events on pods and nodes."""
 
     success: bool = False
     """Send HAMi's ``FilteringSucceed`` and ``BindingSucceed`` too."""
 
 
-class WakeSettings(_Section):
+class WakeSettings(section.Section):
     """Waking of pods that were refused and now might fit."""
 
     delay_s: float = pydantic.Field(default=0.1, ge=0)
@@ -158,7 +146,7 @@ class WakeSettings(_Section):
     """How long a retried pod's refusal waits for the watch to catch up."""
 
 
-class Settings(_Section):
+class Settings(section.Section):
     """Everything that can be set."""
 
     scheduler_name: str = pydantic.Field(default="hami-scheduler", min_length=1, max_length=253)

@@ -35,9 +35,9 @@ _CELLS: Final = (
 
 @dataclass(slots=True, kw_only=True)
 class Board:
-    """One vendor's cards on all lanes; only ``charge`` changes anything.
+    """One vendor's cards on all lanes; only charging changes anything.
 
-    The first ``charge`` copies the used columns, so the ledger's stay as they
+    The first charge copies the used columns, so the ledger's stay as they
     are.
     """
 
@@ -60,26 +60,38 @@ class Board:
 
     def charge(
         self,
+        on: npt.NDArray[np.intp],
         chosen: npt.NDArray[np.intp],
         memory_mib: int | columns.IntArray,
         cores_percent: int,
     ) -> None:
-        """Put one share on each chosen card.
+        """Put one share on each chosen card of some lanes.
 
         Args:
+            on: the lanes.
             chosen: columns, shape ``(n_lanes, count)``, distinct within a lane.
             memory_mib: what a share takes; an array has one value per card.
             cores_percent: what a share takes.
         """
+        self._own()
+        at = (on[:, None], chosen[on])
+        self.used_slots[at] += 1
+        self.used_memory_mib[at] += memory_mib if isinstance(memory_mib, int) else memory_mib[at]
+        self.used_cores[at] += cores_percent
+
+    def charge_one(self, place: columns.Place, slots: int, memory_mib: int, cores: int) -> None:
+        """Put amounts on one card of one lane."""
+        self._own()
+        self.used_slots[place] += slots
+        self.used_memory_mib[place] += memory_mib
+        self.used_cores[place] += cores
+
+    def _own(self) -> None:
         if not self.owned:
             self.used_slots = self.used_slots.copy()
             self.used_memory_mib = self.used_memory_mib.copy()
             self.used_cores = self.used_cores.copy()
             self.owned = True
-        at = (np.arange(len(chosen))[:, None], chosen)
-        self.used_slots[at] += 1
-        self.used_memory_mib[at] += memory_mib if isinstance(memory_mib, int) else memory_mib[at]
-        self.used_cores[at] += cores_percent
 
 
 def lay_out(view: snapshot.VendorView, lanes: Lanes, *, empty: bool = False) -> Board:

@@ -3,12 +3,17 @@
 import numpy as np
 
 from vgpu_operator.ledger import snapshot
-from vgpu_operator.model import allocation, reason, request
-from vgpu_operator.scheduling import explain, fit, masks, walk
+from vgpu_operator.model import allocation, quota, reason, request
+from vgpu_operator.scheduling import explain, fit, grants, walk
 
 
 def choose(
-    view: snapshot.Snapshot, node: str, wish: request.PodRequest, defaults: fit.Defaults
+    view: snapshot.Snapshot,
+    node: str,
+    wish: request.PodRequest,
+    defaults: fit.Defaults,
+    *,
+    allowances: quota.Allowances = quota.NO_LIMITS,
 ) -> allocation.Allocation | reason.NodeRejection:
     """Return the cards for every container, or why the node cannot take the pod.
 
@@ -19,7 +24,7 @@ def choose(
     """
     if wish.impossible:
         return reason.NodeRejection(detail=wish.impossible, resolvable=False)
-    rules = defaults.rules(wish)
+    rules = defaults.rules(wish, allowances)
     if not rules.stages:
         return allocation.Allocation(node=node, shares={})
     row = view.row(node)
@@ -35,21 +40,6 @@ def choose(
         empty = walk.walk(view, lane, rules, alive, empty=True)
         verdict = outcome.verdicts[int(outcome.failed_at[0])]
         return explain.of_cards(verdict, 0, resolvable=bool(empty.fits[0]))
-    shares: dict[str, list[allocation.ContainerShares]] = {
-        vendor: [()] * len(wish.containers) for vendor in wish.vendors
-    }
-    for stage, chosen in zip(rules.stages, outcome.chosen, strict=True):
-        seen = view.vendor(stage.wish.vendor)
-        cards = seen.cards[row] if seen is not None else ()
-        shares[stage.wish.vendor][stage.container] = tuple(
-            allocation.DeviceShare(
-                device_id=cards[column].id,
-                vendor_word=stage.wish.vendor,
-                memory_mib=stage.wish.memory_on(cards[column].memory_mib),
-                cores_percent=min(stage.wish.cores_percent, masks.WHOLE_CARD),
-            )
-            for column in chosen[0].tolist()
-        )
     return allocation.Allocation(
-        node=node, shares={vendor: tuple(entries) for vendor, entries in shares.items()}
+        node=node, shares=grants.shares_on(view, row, 0, outcome, rules, wish)
     )

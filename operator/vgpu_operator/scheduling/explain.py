@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from vgpu_operator.ledger import columns, snapshot
 from vgpu_operator.model import reason
-from vgpu_operator.scheduling import cards, masks, walk
+from vgpu_operator.scheduling import cards, masks, stages
 
 
 class Barred(enum.IntEnum):
@@ -68,8 +68,11 @@ def of_node(condition: Barred, vendor: str) -> reason.NodeRejection:
     )
 
 
-def of_cards(verdict: walk.Verdict, lane: int, *, resolvable: bool) -> reason.NodeRejection:
+def of_cards(verdict: stages.Verdict, lane: int, *, resolvable: bool) -> reason.NodeRejection:
     """Return why one lane's cards do not do."""
+    refused = verdict.refused.get(lane)
+    if refused is not None:
+        return _of_vendor(refused, resolvable=resolvable)
     candidates = int(verdict.candidates[lane])
     if candidates < verdict.stage.wish.count:
         few = reason.CardCount(
@@ -95,6 +98,18 @@ def of_cards(verdict: walk.Verdict, lane: int, *, resolvable: bool) -> reason.No
     )
 
 
+def _of_vendor(refused: stages.Refusal, *, resolvable: bool) -> reason.NodeRejection:
+    """Return what a vendor's own rules say, in their words."""
+    return reason.NodeRejection(
+        counts=tuple(
+            reason.CardCount(reason=word, cards=number, candidates=against)
+            for word, number, against in refused.counts
+        ),
+        detail=refused.detail,
+        resolvable=resolvable,
+    )
+
+
 class Rejections(Mapping[str, reason.NodeRejection]):
     """Per refused node why, built when somebody reads it.
 
@@ -106,7 +121,7 @@ class Rejections(Mapping[str, reason.NodeRejection]):
         *,
         names: Sequence[str],
         lanes: npt.NDArray[np.intp],
-        outcome: walk.Outcome,
+        outcome: stages.Outcome,
         conditions: npt.NDArray[np.int8],
         about: npt.NDArray[np.int8],
         vendors: Sequence[str],
@@ -175,15 +190,19 @@ class Rejections(Mapping[str, reason.NodeRejection]):
 class _Patterns:
     """What of a verdict decides a rejection, per lane, as plain Python values."""
 
-    def __init__(self, verdict: walk.Verdict) -> None:
+    def __init__(self, verdict: stages.Verdict) -> None:
         self._bits = verdict.bits.tobytes()
         self._stride = verdict.bits.shape[1] * verdict.bits.itemsize
         self._numa: list[tuple[int, int]] | None = None
         if verdict.dropped is not None:
             kept: list[int] = verdict.kept.tolist()
             self._numa = list(zip(kept, verdict.dropped.tolist(), strict=True))
+        self._refused = verdict.refused
 
-    def of(self, lane: int) -> tuple[bytes, tuple[int, int] | None]:
+    def of(self, lane: int) -> object:
+        refused = self._refused.get(lane)
+        if refused is not None:
+            return refused
         start = lane * self._stride
         numa = self._numa[lane] if self._numa is not None else None
         return self._bits[start : start + self._stride], numa

@@ -3,30 +3,45 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
 from vgpu_operator.ledger import columns, snapshot
-from vgpu_operator.model import policy, reason, request
-from vgpu_operator.scheduling import cards, explain, score, walk
+from vgpu_operator.model import policy, quota, reason, request
+from vgpu_operator.scheduling import cards, explain, grants, score, stages, walk
+from vgpu_operator.vendors import base
+
+
+def _no_vendors() -> Mapping[str, base.Vendor]:
+    return MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """Policies of pods that name none."""
+    """What holds for every pod: policies where it names none, and vendors' own rules.
+
+    ``vendors`` is by keyword; one that is missing has the common rules.
+    """
 
     node_policy: policy.NodePolicy = policy.NodePolicy.BINPACK
     card_policies: tuple[policy.CardPolicy, ...] = (policy.CardPolicy.SPREAD,)
     weights: policy.ScoringWeights = field(default_factory=policy.ScoringWeights)
+    vendors: Mapping[str, base.Vendor] = field(default_factory=_no_vendors)
 
-    def rules(self, wish: request.PodRequest) -> walk.Rules:
+    def rules(
+        self, wish: request.PodRequest, allowances: quota.Allowances = quota.NO_LIMITS
+    ) -> stages.Rules:
         """Return how that pod's cards are chosen."""
-        return walk.Rules(
-            stages=walk.stages_of(wish),
+        return stages.Rules(
+            stages=stages.stages_of(wish),
             selection=wish.selection,
             policies=wish.card_policies or self.card_policies,
             weights=wish.weights or self.weights,
+            vendors=self.vendors,
+            notes=wish.notes,
+            allowances=allowances,
         )
 
 
@@ -36,20 +51,23 @@ class Placement:
 
     Attributes:
         fitting: nodes that can take the pod, in the caller's order.
-        raw_scores: how full each of them is before the pod, higher is fuller;
-            float64, shape ``(len(fitting),)``.
+        raw_scores: how full each of them is before the pod, higher is fuller,
+            and what the pod's vendors add; float64, shape ``(len(fitting),)``.
         rejections: why each other node cannot; built when read.
         node_policy: which of them the pod prefers.
+        ranked: vendors added to the scores, so they have no bounds.
     """
 
     fitting: list[str]
     raw_scores: npt.NDArray[np.float64]
     rejections: Mapping[str, reason.NodeRejection]
     node_policy: policy.NodePolicy
+    ranked: bool = False
 
     def scores(self, max_score: int) -> list[int]:
         """Return what kube-scheduler is told of each fitting node, higher is preferred."""
-        scaled = score.to_extender_scores(self.raw_scores, self.node_policy, max_score)
+        scale = score.to_ranks if self.ranked else score.to_extender_scores
+        scaled = scale(self.raw_scores, self.node_policy, max_score)
         return [int(one) for one in scaled.tolist()]
 
 
@@ -58,6 +76,8 @@ def place(
     nodes: Sequence[str],
     wish: request.PodRequest,
     defaults: Defaults,
+    *,
+    allowances: quota.Allowances = quota.NO_LIMITS,
 ) -> Placement:
     """Judge all these nodes at once.
 
@@ -67,7 +87,15 @@ def place(
     gives an allocation, on any other the same rejection.
 
     A rejection is not resolvable when the pod would not fit on that node even
-    if no pod held anything there.
+    if no pod held anything there. A quota that is used up stays used up then:
+    evicting is no way to come by more, as for Kubernetes' own quotas.
+
+    Args:
+        view: the ledger.
+        nodes: names.
+        wish: what the pod asks for.
+        defaults: what holds for every pod.
+        allowances: what the pod's namespace may still take.
     """
     node_policy = wish.node_policy or defaults.node_policy
     if wish.impossible:
@@ -78,7 +106,7 @@ def place(
             rejections=dict.fromkeys(nodes, never),
             node_policy=node_policy,
         )
-    rules = defaults.rules(wish)
+    rules = defaults.rules(wish, allowances)
     rows = view.rows(nodes)
     known = rows >= 0
     if not rules.stages:
@@ -91,14 +119,23 @@ def place(
     lanes, lane_of, n_lanes = _lanes(view, rows, known)
     vendors = wish.vendors
     conditions, about = explain.barred(view, vendors, lanes, n_lanes)
-    outcome = walk.walk(view, lanes, rules, conditions == 0)
+    asked = np.zeros(n_lanes, dtype=np.bool_)
+    asked[lane_of[known]] = True
+    scoring = bool(grants.scoring(rules))
+    outcome = walk.walk(view, lanes, rules, asked & (conditions == 0), choosing=scoring)
     fits = known & outcome.fits[lane_of] if n_lanes else known
+    raw_scores = score.raw_scores(view.sums, rows[fits])
+    ranked = False
+    if scoring and fits.any():
+        added = grants.vendor_scores(view, lanes, lane_of[fits], outcome, rules, wish, node_policy)
+        raw_scores, ranked = raw_scores + added, bool(added.any())
     if fits.all():
         return Placement(
             fitting=list(nodes),
-            raw_scores=score.raw_scores(view.sums, rows),
+            raw_scores=raw_scores,
             rejections={},
             node_policy=node_policy,
+            ranked=ranked,
         )
     refused = np.flatnonzero(~fits)
     refused_lanes = lane_of[refused]
@@ -109,7 +146,8 @@ def place(
     refused_about[is_known] = about[refused_lanes[is_known]]
     return Placement(
         fitting=list(itertools.compress(nodes, fits.tolist())),
-        raw_scores=score.raw_scores(view.sums, rows[fits]),
+        raw_scores=raw_scores,
+        ranked=ranked,
         rejections=explain.Rejections(
             names=list(itertools.compress(nodes, (~fits).tolist())),
             lanes=refused_lanes,
@@ -139,7 +177,7 @@ def _lanes(
 
 def _resolvable(
     view: snapshot.Snapshot,
-    rules: walk.Rules,
+    rules: stages.Rules,
     rows: npt.NDArray[np.intp],
     failed_on_cards: columns.BoolArray,
 ) -> columns.BoolArray:

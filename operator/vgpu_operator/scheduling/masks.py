@@ -120,6 +120,15 @@ def used_though_mutex(board: cards.Board, ask: Ask) -> columns.BoolArray | None:
     return used if ask.unused_only else None
 
 
+def beyond_quota(board: cards.Board, ask: Ask) -> columns.BoolArray | None:
+    """The namespace's quota does not cover the card.
+
+    That depends on the cards taken before it: ``greedy`` finds it out.
+    """
+    del board, ask
+    return None
+
+
 def memory_exhausted(board: cards.Board, ask: Ask) -> columns.BoolArray | None:
     """Less memory is free than asked; a percentage of no memory is never there."""
     short: columns.BoolArray = board.total_memory_mib - board.used_memory_mib < ask.memory_mib
@@ -163,6 +172,7 @@ ORDER: Final[tuple[tuple[reason.Reason, Mask], ...]] = (
     (reason.Reason.CARD_UUID_MISMATCH, id_mismatch),
     (reason.Reason.SLOTS_EXHAUSTED, slots_exhausted),
     (reason.Reason.EXCLUSIVE_CONFLICT, used_though_mutex),
+    (reason.Reason.QUOTA_NOT_FIT, beyond_quota),
     (reason.Reason.INSUFFICIENT_MEMORY, memory_exhausted),
     (reason.Reason.INSUFFICIENT_CORES, cores_insufficient),
     (reason.Reason.EXCLUSIVE_CONFLICT, used_though_whole_card),
@@ -174,6 +184,16 @@ BEFORE_NUMA: Final = 0b111
 
 NOT_A_CANDIDATE: Final = 1 << 15
 """Padding, or a card whose type does not hold the vendor's keyword."""
+
+
+def bit_of(why: reason.Reason) -> int:
+    """Return the bit of the first mask that stands for that reason."""
+    return 1 << [word for word, _ in ORDER].index(why)
+
+
+def candidates(board: cards.Board, vendor: str) -> columns.BoolArray:
+    """Return which cards' registered type holds the vendor's keyword."""
+    return ~_no_candidate(board, vendor)
 
 
 def bits(board: cards.Board, ask: Ask) -> Bits:

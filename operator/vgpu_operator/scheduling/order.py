@@ -25,12 +25,14 @@ class CardOrder:
     """How one pod wants its cards ordered.
 
     ``topology-aware`` without pair scores has every combination equal: the
-    cards are ordered as under ``spread``. ``mutex`` sorts nothing, because
-    only unused cards are left.
+    cards are ordered as under ``spread``. ``mutex`` leaves unused cards only,
+    so it needs no order of its own.
 
     Attributes:
         words: what is compared, most important first.
         numa_breaks_ties: equal cards: the higher NUMA node first.
+        least_used_first: under ``mutex`` alone; counts for vendors that let
+            used cards pass.
         lowest_numa_first: with numa-bind the NUMA nodes are walked from the
             lowest up, which HAMi does under a plain ``binpack`` only.
         weights: of the parts of a card's score.
@@ -38,6 +40,7 @@ class CardOrder:
 
     words: tuple[policy.CardPolicy, ...]
     numa_breaks_ties: bool
+    least_used_first: bool
     lowest_numa_first: bool
     weights: policy.ScoringWeights
 
@@ -55,6 +58,7 @@ def card_order(
     return CardOrder(
         words=words,
         numa_breaks_ties=len(policies) == 1,
+        least_used_first=policies == (policy.CardPolicy.MUTEX,),
         lowest_numa_first=policies == (policy.CardPolicy.BINPACK,),
         weights=weights,
     )
@@ -71,18 +75,48 @@ def pick(
     Shape ``(n_lanes, count)``. Lanes with fewer eligible cards get columns
     that mean nothing.
     """
+    return ranking(board, eligible, wish, order)[:, : wish.count]
+
+
+def ranking(
+    board: cards.Board,
+    among: columns.BoolArray,
+    wish: request.DeviceRequest,
+    order: CardOrder,
+    *,
+    by_numa: bool = False,
+) -> npt.NDArray[np.intp]:
+    """Return the columns of all cards in the order in which they are tried.
+
+    Shape ``(n_lanes, n_cards)``; those ``among`` come first.
+
+    Args:
+        board: the cards.
+        among: which of them count.
+        wish: what is asked.
+        order: of the pod's policies.
+        by_numa: NUMA node after NUMA node, as under numa-bind.
+    """
     rank = board.numa_rank if order.numa_breaks_ties else board.index_rank
     # np.lexsort's last key is its most important one.
     sort_keys: list[npt.NDArray[np.generic]] = [rank]
+    if order.least_used_first:
+        sort_keys.append(-board.used_slots)
     for word in reversed(order.words):
         if word is policy.CardPolicy.NUMA:
             sort_keys.append(board.numa)
         else:
             score = card_scores(board, wish, order.weights)
             sort_keys.append(score if word is policy.CardPolicy.BINPACK else -score)
-    sort_keys[-1] = np.where(eligible, sort_keys[-1], -np.inf)
-    rising = np.lexsort(sort_keys, axis=-1)
-    return rising[:, ::-1][:, : wish.count]
+    if by_numa:
+        sort_keys.append(numa_places(board, order))
+    sort_keys[-1] = np.where(among, sort_keys[-1], -np.inf)
+    return np.lexsort(sort_keys, axis=-1)[:, ::-1]
+
+
+def numa_places(board: cards.Board, order: CardOrder) -> columns.IntArray:
+    """Return per card the place of its NUMA node, higher is walked first under numa-bind."""
+    return -board.numa if order.lowest_numa_first else board.numa
 
 
 def card_scores(

@@ -30,6 +30,25 @@ def raw_scores(sums: snapshot.SumsView, rows: npt.NDArray[np.intp]) -> npt.NDArr
     return np.where(known, score, 0.0)
 
 
+def to_ranks(
+    raw: npt.NDArray[np.float64], node_policy: policy.NodePolicy, max_score: int
+) -> npt.NDArray[np.int64]:
+    """Map raw scores of any size to whole numbers from 0 to ``max_score``.
+
+    Vendors' own scores have no common bounds (some outweigh the base score
+    ten thousand times), so each score counts by its place among the different
+    ones. Monotone as ``to_extender_scores``, and only the preferred nodes get
+    ``max_score``: a linear map would round their lead away.
+    """
+    different, place = np.unique(raw, return_inverse=True)
+    if node_policy is policy.NodePolicy.SPREAD:
+        place = len(different) - 1 - place
+    if len(different) < 2:
+        return np.full(len(raw), max_score, dtype=np.int64)
+    ranks: npt.NDArray[np.int64] = place.astype(np.int64) * max_score // (len(different) - 1)
+    return ranks
+
+
 def to_extender_scores(
     raw: npt.NDArray[np.float64], node_policy: policy.NodePolicy, max_score: int
 ) -> npt.NDArray[np.int64]:

@@ -4,106 +4,30 @@ Containers are placed one after another. Sidecars and apps stay on the board,
 so the next one sees what they took. An ordinary init container runs before
 the apps and beside the sidecars declared before it: it is placed on the board
 as it stands then and leaves nothing behind.
+
+Vendors whose rules are the common ones are judged for all lanes at once.
+Others, and nodes with cards that need it, are asked lane by lane.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from vgpu_operator.ledger import columns, snapshot
-from vgpu_operator.model import policy, request
-from vgpu_operator.scheduling import cards, masks, order
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """One container's wish on one vendor.
-
-    Attributes:
-        container: the container's index in the pod's request.
-        lasting: the container stays, so what it takes is gone for the next one.
-    """
-
-    container: int
-    wish: request.DeviceRequest
-    lasting: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What one stage found on every lane.
-
-    Attributes:
-        stage: the stage.
-        bits: per card which facts keep it off; ``(n_lanes, n_cards)``.
-        fits: enough cards can serve; ``(n_lanes,)``.
-        candidates: cards of the vendor; ``(n_lanes,)``.
-        kept: cards that HAMi's walk would hold at its end; ``(n_lanes,)``.
-        dropped: cards that it would have let go because the NUMA node
-            changed; None without numa-bind.
-    """
-
-    stage: Stage
-    bits: masks.Bits
-    fits: columns.BoolArray
-    candidates: npt.NDArray[np.intp]
-    kept: npt.NDArray[np.intp]
-    dropped: npt.NDArray[np.intp] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The walk's end.
-
-    Attributes:
-        fits: every container found its cards; ``(n_lanes,)``.
-        failed_at: index into ``verdicts`` of the stage that failed, -1 where
-            none did; ``(n_lanes,)``.
-        verdicts: of the stages that were walked.
-        chosen: per stage the columns taken, ``(n_lanes, count)``; empty
-            unless asked for.
-    """
-
-    fits: columns.BoolArray
-    failed_at: npt.NDArray[np.int16]
-    verdicts: tuple[Verdict, ...]
-    chosen: tuple[npt.NDArray[np.intp], ...]
-
-
-def stages_of(wish: request.PodRequest) -> tuple[Stage, ...]:
-    """Return the stages in the order in which they are walked: that of the spec."""
-    return tuple(
-        Stage(
-            container=index,
-            wish=device,
-            lasting=container.kind is not request.ContainerKind.INIT,
-        )
-        for index, container in enumerate(wish.containers)
-        for device in container.devices
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """How the pod wants its cards chosen, defaults filled in."""
-
-    stages: tuple[Stage, ...]
-    selection: Callable[[str], request.CardSelection]
-    policies: tuple[policy.CardPolicy, ...]
-    weights: policy.ScoringWeights
+from vgpu_operator.model import quota
+from vgpu_operator.scheduling import by_hand, cards, greedy, masks, numa, order, stages
 
 
 def walk(
     view: snapshot.Snapshot,
     lanes: cards.Lanes,
-    rules: Rules,
+    rules: stages.Rules,
     alive: columns.BoolArray,
     *,
     empty: bool = False,
     choosing: bool = False,
-) -> Outcome:
+) -> stages.Outcome:
     """Place the containers on every lane.
 
     Args:
@@ -114,87 +38,206 @@ def walk(
         empty: pretend that no pod holds anything.
         choosing: also choose cards where nothing later depends on them.
     """
-    boards: dict[str, cards.Board] = {}
+    tables: dict[str, _Table] = {}
     card_order = order.card_order(rules.policies, rules.weights)
     fits = alive.copy()
     failed_at = np.full(len(alive), -1, dtype=np.int16)
-    verdicts: list[Verdict] = []
-    chosen: list[npt.NDArray[np.intp]] = []
+    verdicts: list[stages.Verdict] = []
+    taken: list[stages.Taken] = []
     for number, stage in enumerate(rules.stages):
-        vendor = stage.wish.vendor
-        seen = view.vendor(vendor)
+        keyword = stage.wish.vendor
+        seen = view.vendor(keyword)
         if seen is None or not fits.any():
             fits[:] = False
             break
-        if vendor not in boards:
-            boards[vendor] = cards.lay_out(seen, lanes, empty=empty)
-        board = boards[vendor]
-        ask = masks.ask_of(
-            board,
-            stage.wish,
-            rules.selection(vendor),
-            unused_only=policy.CardPolicy.MUTEX in rules.policies,
-        )
-        verdict, eligible = _judge(board, stage, ask, card_order)
+        table = tables.get(keyword)
+        if table is None:
+            table = tables[keyword] = _lay(view, seen, lanes, rules, keyword, empty=empty)
+        later = rules.stages[number + 1 :]
+        needed = stage.lasting and any(other.wish.vendor == keyword for other in later)
+        verdict, took = table.place(stage, fits, card_order, choosing=needed or choosing)
         verdicts.append(verdict)
         failed_at[fits & ~verdict.fits] = number
         fits &= verdict.fits
-        later = rules.stages[number + 1 :]
-        needed = stage.lasting and any(other.wish.vendor == vendor for other in later)
-        if needed or choosing:
-            taken = order.pick(board, eligible, stage.wish, card_order)
-            chosen.append(taken)
-            if stage.lasting:
-                board.charge(taken, ask.memory_mib, ask.cores_percent)
-    return Outcome(
-        fits=fits,
-        failed_at=failed_at,
-        verdicts=tuple(verdicts),
-        chosen=tuple(chosen) if choosing else (),
+        if choosing and took is not None:
+            taken.append(took)
+    return stages.Outcome(
+        fits=fits, failed_at=failed_at, verdicts=tuple(verdicts), taken=tuple(taken)
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Table:
+    """One vendor's cards on all lanes while the pod's containers fill them up.
+
+    Attributes:
+        board: the cards.
+        rules: of the pod.
+        left: what the namespace's quota leaves; None where nothing is limited.
+        alone: lanes that the vendor judges itself; None is no lane.
+        desk: where it does.
+    """
+
+    board: cards.Board
+    rules: stages.Rules
+    left: greedy.Left | None
+    alone: columns.BoolArray | None = None
+    desk: by_hand.Desk | None = None
+
+    def place(
+        self,
+        stage: stages.Stage,
+        alive: columns.BoolArray,
+        card_order: order.CardOrder,
+        *,
+        choosing: bool,
+    ) -> tuple[stages.Verdict, stages.Taken | None]:
+        """Place one container; what a lasting one takes is charged when ``choosing``."""
+        if self.desk is None or self.alone is None:
+            return self._together(stage, None, card_order, choosing=choosing)
+        asked = alive & self.alone
+        if (alive & ~asked).any():
+            verdict, took = self._together(stage, ~self.alone, card_order, choosing=choosing)
+        else:
+            verdict, took = _nobody(stage, len(alive)), None
+        shares, refused = self.desk.answer(stage, np.flatnonzero(asked), card_order)
+        fits = np.where(self.alone, False, verdict.fits)
+        fits[list(shares)] = True
+        verdict = stages.Verdict(
+            stage=stage,
+            bits=verdict.bits,
+            fits=fits,
+            candidates=verdict.candidates,
+            kept=verdict.kept,
+            dropped=verdict.dropped,
+            refused=refused,
+        )
+        columns_taken = np.zeros((len(alive), 0), dtype=np.intp) if took is None else took.columns
+        return verdict, stages.Taken(columns=columns_taken, by_hand=shares)
+
+    def _together(
+        self,
+        stage: stages.Stage,
+        only: columns.BoolArray | None,
+        card_order: order.CardOrder,
+        *,
+        choosing: bool,
+    ) -> tuple[stages.Verdict, stages.Taken | None]:
+        """Judge all lanes by the common rules; charge ``only`` those (None: all)."""
+        board, rules = self.board, self.rules
+        ask = masks.ask_of(
+            board,
+            stage.wish,
+            rules.selection(stage.wish.vendor),
+            unused_only=rules.unused_only,
+        )
+        bits = masks.bits(board, ask)
+        chosen: npt.NDArray[np.intp] | None = None
+        if self.left is None or self.left.covers(ask):
+            verdict, eligible = _judge(board, stage, ask, bits, card_order)
+            if choosing:
+                chosen = order.pick(board, eligible, stage.wish, card_order)
+        else:
+            verdict, chosen = _judge_one_by_one(board, stage, ask, bits, card_order, self.left)
+        if not choosing or chosen is None:
+            return verdict, None
+        if stage.lasting:
+            charged = np.flatnonzero(verdict.fits if only is None else only & verdict.fits)
+            board.charge(charged, chosen, ask.memory_mib, ask.cores_percent)
+            if self.left is not None:
+                self.left.take(chosen, ask, charged)
+        return verdict, stages.Taken(columns=chosen)
+
+
+def _lay(
+    view: snapshot.Snapshot,
+    seen: snapshot.VendorView,
+    lanes: cards.Lanes,
+    rules: stages.Rules,
+    keyword: str,
+    *,
+    empty: bool,
+) -> _Table:
+    board = cards.lay_out(seen, lanes, empty=empty)
+    vendor = rules.vendors.get(keyword)
+    table = _Table(
+        board=board,
+        rules=rules,
+        left=_left(rules.allowances.get(keyword, quota.UNLIMITED), len(board.present)),
+        alone=by_hand.lanes(seen, lanes, vendor, rules),
+    )
+    if vendor is not None and table.alone is not None:
+        table.desk = by_hand.open_desk(view, seen, board, vendor, rules, empty=empty)
+    return table
+
+
+def _left(allowance: quota.Allowance, n_lanes: int) -> greedy.Left | None:
+    if allowance == quota.UNLIMITED:
+        return None
+
+    def everywhere(amount: int | None) -> columns.IntArray | None:
+        return None if amount is None else np.full(n_lanes, amount, dtype=np.int64)
+
+    return greedy.Left(
+        memory_mib=everywhere(allowance.memory_mib), cores=everywhere(allowance.cores)
+    )
+
+
+def _nobody(stage: stages.Stage, n_lanes: int) -> stages.Verdict:
+    """Return a verdict that says nothing, for lanes that somebody else judges."""
+    none = np.zeros(n_lanes, dtype=np.intp)
+    return stages.Verdict(
+        stage=stage,
+        bits=np.zeros((n_lanes, 0), dtype=np.uint16),
+        fits=np.zeros(n_lanes, dtype=np.bool_),
+        candidates=none,
+        kept=none,
     )
 
 
 def _judge(
-    board: cards.Board, stage: Stage, ask: masks.Ask, card_order: order.CardOrder
-) -> tuple[Verdict, columns.BoolArray]:
+    board: cards.Board,
+    stage: stages.Stage,
+    ask: masks.Ask,
+    bits: masks.Bits,
+    card_order: order.CardOrder,
+) -> tuple[stages.Verdict, columns.BoolArray]:
     """Return the verdict, and the cards that may be chosen."""
-    bits = masks.bits(board, ask)
     eligible = bits == 0
     candidates = np.count_nonzero(bits < masks.NOT_A_CANDIDATE, axis=1)
     dropped = None
     if ask.selection.numa_bind:
-        eligible, kept, dropped = _bound_to_numa(board, ask, bits, card_order)
+        eligible, kept, dropped = numa.bind(board, ask, bits, card_order)
         fits = eligible.any(axis=1) & (candidates >= ask.count)
     else:
         kept = np.count_nonzero(eligible, axis=1)
         fits = kept >= ask.count
-    verdict = Verdict(
+    verdict = stages.Verdict(
         stage=stage, bits=bits, fits=fits, candidates=candidates, kept=kept, dropped=dropped
     )
     return verdict, eligible
 
 
-def _bound_to_numa(
-    board: cards.Board, ask: masks.Ask, bits: masks.Bits, card_order: order.CardOrder
-) -> tuple[columns.BoolArray, npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Keep only the cards of the first NUMA node that has enough of them.
-
-    NUMA nodes are walked from the highest down, or from the lowest up if the
-    order says so. HAMi's walk lets go what it held whenever the NUMA node
-    changes; one that finds no NUMA node ends with what the last one holds.
-
-    Returns:
-        The cards that may be chosen; how many cards a walk that fails holds
-        at its end, and how many it let go.
-    """
-    eligible = bits == 0
-    place = -board.numa if card_order.lowest_numa_first else board.numa
-    same = place[:, :, None] == place[:, None, :]
-    enough = eligible & (np.count_nonzero(same & eligible[:, None, :], axis=2) >= ask.count)
-    least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-    first = np.where(enough, place, least).max(axis=1, initial=least)
-    reached = (bits & (masks.BEFORE_NUMA | masks.NOT_A_CANDIDATE)) == 0
-    last = np.where(reached, place, most).min(axis=1, initial=most)
-    kept = np.count_nonzero(eligible & (place == last[:, None]), axis=1)
-    dropped = np.count_nonzero(eligible, axis=1) - kept
-    return enough & (place == first[:, None]), kept, dropped
+def _judge_one_by_one(
+    board: cards.Board,
+    stage: stages.Stage,
+    ask: masks.Ask,
+    bits: masks.Bits,
+    card_order: order.CardOrder,
+    left: greedy.Left,
+) -> tuple[stages.Verdict, npt.NDArray[np.intp]]:
+    """Return the verdict and the cards taken, where the quota may run out."""
+    is_candidate = bits < masks.NOT_A_CANDIDATE
+    ranking = order.ranking(
+        board, is_candidate, stage.wish, card_order, by_numa=ask.selection.numa_bind
+    )
+    walked = greedy.walk(board, bits, ask, ranking, left)
+    verdict = stages.Verdict(
+        stage=stage,
+        bits=walked.bits,
+        fits=walked.fits,
+        candidates=np.count_nonzero(is_candidate, axis=1),
+        kept=walked.kept,
+        dropped=walked.dropped if ask.selection.numa_bind else None,
+    )
+    return verdict, walked.chosen

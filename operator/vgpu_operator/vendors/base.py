@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from vgpu_operator.model import allocation, device, errors, fitting, policy, request
+from vgpu_operator.model import allocation, device, errors, fitting, policy, quota, request
 from vgpu_operator.vendors import walk
-from vgpu_operator.wire import fields, node_register
+from vgpu_operator.wire import fields, node_register, quantity, shape
+
+MOST_CARDS = 1024
+"""On one node; more is taken for a capacity that cannot be meant."""
 
 
 def _nothing() -> Mapping[str, Any]:
@@ -146,7 +149,40 @@ class Grant:
     request: request.PodRequest
 
 
-class Vendor(Protocol):
+class Charging(Protocol):
+    """What a share on a pod costs its card and its namespace; the ledger asks."""
+
+    @property
+    def mask_cores(self) -> bool:
+        """Whether cores are a bit mask: shares of a card are joined by "or", not summed."""
+        ...
+
+    def cap(
+        self,
+        asked: request.DeviceRequest,
+        share: allocation.DeviceShare,
+        card: device.Device | None,
+    ) -> allocation.DeviceShare:
+        """Return the share cut down to the most that such a request can be granted on the card.
+
+        A pod's annotation may promise more than its container asks for. What
+        the vendor's own rounding adds (a profile, a template, compute units)
+        stays. ``card`` is None while the card is absent.
+        """
+        ...
+
+    def slots_of(self, share: allocation.DeviceShare, card: device.Device | None) -> int:
+        """Return how many of the card's slots the share takes, as ``Pick.slots`` said."""
+        ...
+
+    def quota_amount(
+        self, share: allocation.DeviceShare, card: device.Device | None
+    ) -> quota.Amount:
+        """Return the share in the units that pods ask in, which a quota limits."""
+        ...
+
+
+class Vendor(Charging, Protocol):
     """One make of accelerator; ``Common`` has a usual answer for most of it."""
 
     @property
@@ -235,6 +271,7 @@ class Common:
     spec: VendorSpec
     vectorised = True
     neutral_score = False
+    mask_cores = False
 
     def register_text(self, node: NodeTexts) -> str | None:
         """Return the register annotation."""
@@ -275,6 +312,37 @@ class Common:
         """Return nothing more."""
         return {}
 
+    def cap(
+        self,
+        asked: request.DeviceRequest,
+        share: allocation.DeviceShare,
+        card: device.Device | None,
+    ) -> allocation.DeviceShare:
+        """Cut to the amounts asked, or to the whole card where the vendor rounds by its own rules.
+
+        The vendor does so when it is not vectorised, and on cards that are
+        cut in profiles.
+        """
+        if not self.vectorised or (card is not None and card.mig_profiles):
+            return share if card is None else _cut(share, card.memory_mib, card.cores_percent)
+        return _cut(share, _most_memory_mib(asked, share, card), _most_cores(asked))
+
+    def slots_of(
+        self,
+        share: allocation.DeviceShare,  # noqa: ARG002
+        card: device.Device | None,  # noqa: ARG002
+    ) -> int:
+        """Return 1."""
+        return 1
+
+    def quota_amount(
+        self,
+        share: allocation.DeviceShare,
+        card: device.Device | None,  # noqa: ARG002
+    ) -> quota.Amount:
+        """Return the numbers of the share."""
+        return quota.Amount(memory_mib=share.memory_mib, cores=share.cores_percent)
+
     def selection(self, annotations: Mapping[str, Any]) -> request.CardSelection:
         """Return the rules under the vendor's selection keys."""
         return selection(self.spec, annotations)
@@ -282,6 +350,61 @@ class Common:
     def decode_devices(self, text: str, *, node: str) -> node_register.RegisterText:  # noqa: ARG002
         """Read either form of the register annotation."""
         return node_register.decode_register(text, key=self.spec.register_key or "")
+
+    def derive(
+        self, limits: Mapping[str, Any], requests: Mapping[str, Any]
+    ) -> request.DeviceRequest | None:
+        """Return what one container asks for."""
+        raise NotImplementedError
+
+    def admit(
+        self,
+        container: Mapping[str, Any],
+        pod: Mapping[str, Any],  # noqa: ARG002  # other vendors read the pod's annotations
+    ) -> ContainerChanges:
+        """Claim a container whose limits hold the count; ``derive`` judges its values.
+
+        A value in requests only is written to limits too: the API server wants both.
+        """
+        limits, requests = quantities(container)
+        if limits.get(self.spec.count_resource) is None or self.derive(limits, requests) is None:
+            return ContainerChanges(asks=False)
+        missing = {
+            name: requests[name]
+            for name in self.spec.resources
+            if limits.get(name) is None and requests.get(name) is not None
+        }
+        return ContainerChanges(asks=True, resources=missing)
+
+
+def _cut(
+    share: allocation.DeviceShare, memory_mib: int, cores_percent: int
+) -> allocation.DeviceShare:
+    if share.memory_mib <= memory_mib and share.cores_percent <= cores_percent:
+        return share
+    return allocation.DeviceShare(
+        device_id=share.device_id,
+        vendor_word=share.vendor_word,
+        memory_mib=min(share.memory_mib, memory_mib),
+        cores_percent=min(share.cores_percent, cores_percent),
+    )
+
+
+def _most_cores(asked: request.DeviceRequest) -> int:
+    """Return the cores that a container may hold; what it does not name may have been all."""
+    return walk.WHOLE_CARD if asked.cores_by_default else min(asked.cores_percent, walk.WHOLE_CARD)
+
+
+def _most_memory_mib(
+    asked: request.DeviceRequest, share: allocation.DeviceShare, card: device.Device | None
+) -> int:
+    if asked.memory_by_default:
+        return share.memory_mib if card is None else card.memory_mib
+    if card is not None:
+        return asked.memory_on(card.memory_mib)
+    if asked.memory_mib == 0 and asked.memory_percent is not None:
+        return share.memory_mib
+    return asked.memory_mib
 
 
 def asked(
@@ -296,6 +419,131 @@ def asked(
         return None
     value = limits.get(name)
     return requests.get(name) if value is None else value
+
+
+def quantities(container: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return a container's limits and requests.
+
+    >>> quantities({"resources": {"limits": {"a.io/gpu": "2"}}})
+    ({'a.io/gpu': '2'}, mappingproxy({}))
+    """
+    resources = shape.mapping(container.get("resources"))
+    return shape.mapping(resources.get("limits")), shape.mapping(resources.get("requests"))
+
+
+def amount(
+    name: str | None,
+    limits: Mapping[str, Any],
+    requests: Mapping[str, Any],
+    *,
+    hint: str,
+    at_most: int = fields.INT32_MAX,
+    skip_fractions: bool = False,
+) -> int | None:
+    """Return a whole number from 0 to ``at_most``; None when nobody sets it.
+
+    Args:
+        name: the resource; limits win over requests.
+        limits: of the container.
+        requests: of the container.
+        hint: what to write instead.
+        at_most: the largest value that can be meant.
+        skip_fractions: a value that is no whole number counts as not set.
+
+    Raises:
+        RequestError: the value cannot be meant.
+    """
+    raw = asked(name, limits, requests)
+    if raw is None:
+        return None
+    try:
+        value = quantity.decode_integer(raw)
+    except errors.DecodeError as fault:
+        if skip_fractions:
+            return None
+        raise errors.RequestError(
+            f"{name}: {fields.shown(raw)} is no whole number; {hint}"
+        ) from fault
+    if value < 0:
+        raise errors.RequestError(f"{name}: {fields.shown(raw)} is negative; {hint}")
+    if value > at_most:
+        raise errors.RequestError(f"{name}: {fields.shown(raw)} is more than {at_most}; {hint}")
+    return value
+
+
+def card_count(name: str, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> int | None:
+    """Return how many cards are asked for; None when nobody sets it.
+
+    Raises:
+        RequestError: the number cannot be meant.
+    """
+    hint = "write how many cards the container needs, such as 1"
+    return amount(name, limits, requests, hint=hint)
+
+
+def fraction_warnings(
+    container: Mapping[str, Any], instead: Mapping[str | None, str]
+) -> tuple[str, ...]:
+    """Return a sentence for each value that ``skip_fractions`` passes over.
+
+    Args:
+        container: of the new pod.
+        instead: by resource, what the container gets in place of it.
+    """
+    limits, requests = quantities(container)
+    found = []
+    for name, sentence in instead.items():
+        raw = asked(name, limits, requests)
+        try:
+            if raw is not None:
+                quantity.decode_integer(raw)
+        except errors.DecodeError:
+            found.append(f"{name}: {fields.shown(raw)} is no whole number; {sentence}")
+    return tuple(found)
+
+
+def capacity_text(capacity: Mapping[str, Any], *names: str | None) -> str | None:
+    """Return a node's quantities as a register text; None when the first is absent.
+
+    >>> capacity_text({"a.io/core": "200", "cpu": "8"}, "a.io/core", "a.io/memory")
+    'a.io/core=200'
+    >>> capacity_text({"a.io/memory": "96"}, "a.io/core", "a.io/memory") is None
+    True
+    """
+    if not names or capacity.get(names[0] or "") is None:
+        return None
+    return ",".join(f"{name}={capacity[name]}" for name in names if name and name in capacity)
+
+
+def decode_capacity(text: str) -> Mapping[str, int]:
+    """Return the quantities of such a text.
+
+    >>> decode_capacity("a.io/core=200,a.io/memory=1k")
+    {'a.io/core': 200, 'a.io/memory': 1000}
+
+    Raises:
+        DecodeError: a quantity is no whole number, or out of all bounds.
+    """
+    found: dict[str, int] = {}
+    for entry in text.split(","):
+        name, _, value = entry.rpartition("=")
+        number = quantity.decode_integer(value, key=name)
+        try:
+            found[name] = fields.in_range(number, name=name, low=0)
+        except errors.DecodeError as fault:
+            raise errors.DecodeError(fault.reason, key=name) from fault
+    return found
+
+
+def numbered(count: int, *, key: str) -> range:
+    """Return the indexes of that many cards.
+
+    Raises:
+        DecodeError: more than any node has.
+    """
+    if count > MOST_CARDS:
+        raise errors.DecodeError(f"at most {MOST_CARDS} cards are read, got {count}", key=key)
+    return range(count)
 
 
 def selection(spec: VendorSpec, annotations: Mapping[str, Any]) -> request.CardSelection:

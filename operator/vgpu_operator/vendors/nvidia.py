@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vgpu_operator.model import errors, request
-from vgpu_operator.model.settings import NvidiaSettings
+from vgpu_operator.model.vendor_settings import nvidia as nvidia_settings
 from vgpu_operator.vendors import base
 from vgpu_operator.wire import fields, keys, quantity, shape
 
@@ -36,7 +36,7 @@ class _Wish:
 class Nvidia(base.Common):
     """NVIDIA under the names and defaults of its settings."""
 
-    def __init__(self, settings: NvidiaSettings) -> None:
+    def __init__(self, settings: nvidia_settings.NvidiaSettings) -> None:
         self._settings = settings
         self.spec = base.VendorSpec(
             keyword=KEYWORD,
@@ -129,21 +129,21 @@ class Nvidia(base.Common):
         return _Wish(
             count=self._count(limits, requests),
             memory_mib=self._memory_mib(limits, requests),
-            memory_percent=_amount(
+            memory_percent=base.amount(
                 spec.memory_percent_resource,
                 limits,
                 requests,
                 at_most=100,
                 hint="write an integer between 0 and 100",
             ),
-            cores_percent=_amount(
+            cores_percent=base.amount(
                 spec.cores_resource,
                 limits,
                 requests,
                 at_most=fields.INT32_MAX,
                 hint="write percent of one card as a whole number, 0 to 100",
             ),
-            priority=_amount(
+            priority=base.amount(
                 spec.priority_resource,
                 limits,
                 requests,
@@ -153,7 +153,7 @@ class Nvidia(base.Common):
         )
 
     def _count(self, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> int | None:
-        return _amount(
+        return base.amount(
             self.spec.count_resource,
             limits,
             requests,
@@ -164,7 +164,7 @@ class Nvidia(base.Common):
     def _memory_mib(self, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> int | None:
         name = self.spec.memory_resource
         unit_mib = self.spec.memory_unit_mib
-        value = _amount(
+        value = base.amount(
             name,
             limits,
             requests,
@@ -237,31 +237,6 @@ def _whole(raw: object | None) -> int | None:
         return quantity.decode_integer(raw)
     except errors.DecodeError:
         return None
-
-
-def _amount(
-    name: str | None,
-    limits: Mapping[str, Any],
-    requests: Mapping[str, Any],
-    *,
-    at_most: int,
-    hint: str,
-) -> int | None:
-    """Return a whole number from 0 to ``at_most``; None when nobody sets it."""
-    raw = base.asked(name, limits, requests)
-    if raw is None:
-        return None
-    try:
-        value = quantity.decode_integer(raw)
-    except errors.DecodeError as fault:
-        raise errors.RequestError(
-            f"{name}: {fields.shown(raw)} is no whole number; {hint}"
-        ) from fault
-    if value < 0:
-        raise errors.RequestError(f"{name}: {fields.shown(raw)} is negative; {hint}")
-    if value > at_most:
-        raise errors.RequestError(f"{name}: {fields.shown(raw)} is more than {at_most}; {hint}")
-    return value
 
 
 def _memory_unit(unit_mib: int) -> str:

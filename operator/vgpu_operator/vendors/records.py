@@ -77,7 +77,7 @@ def pod_record(
         phase=shape.text(status.get("phase")),
         scheduler=shape.text(spec.get("schedulerName")),
         request=wish,
-        admitted=bool(status.get("startTime")),
+        admitted=bool(status.get("startTime")) or status.get("phase") == "Running",
         deleting=bool(metadata.get("deletionTimestamp")),
         init_done=_init_done(wish, status),
         promised_node=shape.text(annotations.get(keys.ASSIGNED_NODE)),

@@ -40,7 +40,7 @@ def pod_request(
     if not found.wants_devices:
         return found
     text = _annotations(pod).get(keys.SCORING_WEIGHTS)
-    return dataclasses.replace(found, weights=_weights(text))
+    return dataclasses.replace(found, weights=weights(text))
 
 
 def without_weights(
@@ -172,10 +172,13 @@ def _card_policies(text: object) -> tuple[policy.CardPolicy, ...]:
     return tuple(known[word] for word in base.words(text) if word in known)
 
 
-def _weights(text: object) -> policy.ScoringWeights | None:
+def weights(text: object) -> policy.ScoringWeights | None:
     """Return the weights of ``slot=1,core=1,memory=3``; None when absent.
 
     All three, each once, whole and not negative, not all zero.
+
+    Raises:
+        RequestError: they are not; the text names the annotation.
     """
     if text is None:
         return None

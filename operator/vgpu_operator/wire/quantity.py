@@ -13,8 +13,10 @@ quantity that is no integer is an error, never rounded. How large a value may
 be is the business of whoever asked for it.
 """
 
+import fractions
 import math
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from vgpu_operator.model import errors
@@ -66,6 +68,69 @@ def decode_integer(value: object, *, key: str = "") -> int:
     if result is None:
         raise errors.DecodeError(f"{fields.shown(text)} is not a whole number", key=key)
     return result
+
+
+def canonical(value: object) -> str:
+    """Return a quantity as the API server writes it back.
+
+    The mantissa is whole and the suffix as large as that allows; below 1024
+    binary suffixes are given up; what is finer than a nano is rounded up.
+    A value that is no quantity comes back as its text.
+
+    >>> canonical(3000), canonical("1024Mi"), canonical("1.5"), canonical("0.5Ki"), canonical("2e4")
+    ('3k', '1Gi', '1500m', '512', '20e3')
+    """
+    text = str(value)
+    match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST_TEXT else None
+    if match is None or not (match["whole"] or match["part"]):
+        return text
+    power = _DECIMAL[match["decimal"]] if match["decimal"] else int(match["exponent"] or 0)
+    if abs(power) > _LARGEST_EXPONENT:
+        return text
+    part = match["part"] or ""
+    exact = fractions.Fraction(int((match["whole"] or "") + part), 10 ** len(part))
+    exact *= fractions.Fraction(10) ** power
+    if match["binary"]:
+        exact *= 2 ** _BINARY[match["binary"]]
+    sign = "-" if match["sign"] == "-" and exact else ""
+    if match["binary"] and exact >= 1024:
+        return sign + _with_suffix(math.ceil(exact), 1024, ("", *_BINARY))
+    nanos = math.ceil(exact * 10**9)
+    if match["exponent"] is not None:
+        exponents = ("e-9", "e-6", "e-3", "", *(f"e{power}" for power in range(3, 31, 3)))
+        return sign + _with_suffix(nanos, 1000, exponents)
+    return sign + _with_suffix(nanos, 1000, ("n", "u", "m", "", *("k", "M", "G", "T", "P", "E")))
+
+
+def _with_suffix(number: int, step: int, suffixes: Sequence[str]) -> str:
+    """Write a whole number of the smallest suffix with the largest that leaves it whole."""
+    place = 0
+    while number and number % step == 0 and place + 1 < len(suffixes):
+        number //= step
+        place += 1
+    return f"{number}{suffixes[place]}" if number else "0"
+
+
+def decode_rounded_up(value: object, *, key: str = "") -> int:
+    """Return the least integer that is not below what a quantity means.
+
+    Kubernetes reads a quantity so where a whole number is wanted of it.
+
+    >>> decode_rounded_up("500m"), decode_rounded_up("2"), decode_rounded_up("1.5Ki")
+    (1, 2, 1536)
+
+    Raises:
+        DecodeError: no quantity.
+    """
+    try:
+        return decode_integer(value, key=key)
+    except errors.DecodeError:
+        match = _QUANTITY.fullmatch(canonical(value))
+        power = 0 if match is None else _DECIMAL.get(match["decimal"], int(match["exponent"] or 0))
+        if match is None or not -9 <= power < 0:
+            raise
+        divisor: int = 10**-power
+        return -(-int(match["sign"] + match["whole"]) // divisor)
 
 
 def is_plain_integer(value: object) -> bool:

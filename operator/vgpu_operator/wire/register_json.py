@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from vgpu_operator.model import device, errors
-from vgpu_operator.wire import fields
+from vgpu_operator.wire import fields, json_members
 
 _BLANK: Final = " \t\n\r"
 _DEEPEST: Final = 32
@@ -54,18 +54,22 @@ def decode_device(element: object) -> device.Device:
     Raises:
         DecodeError: without a place.
     """
-    members = _members(element, name="a card")
+    members = json_members.members(element, name="a card")
     return device.Device(
-        id=fields.decode_id(_text(members, "id")),
-        index=_integer(members, "index", low=0, high=fields.INT64_MAX),
-        slots=_integer(members, "count"),
-        memory_mib=_integer(members, "devmem"),
-        cores_percent=_integer(members, "devcore"),
-        type=_text(members, "type"),
-        numa=_integer(members, "numa", low=-fields.INT64_MAX - 1, high=fields.INT64_MAX),
-        mode=_text(members, "mode"),
-        healthy=_boolean(members, "health"),
-        mig_profiles=tuple(_mig_profile(item) for item in _list(members, "migprofiles")),
+        id=fields.decode_id(json_members.text(members, "id")),
+        index=json_members.integer(members, "index", low=0, high=fields.INT64_MAX),
+        slots=json_members.integer(members, "count"),
+        memory_mib=json_members.integer(members, "devmem"),
+        cores_percent=json_members.integer(members, "devcore"),
+        type=json_members.text(members, "type"),
+        numa=json_members.integer(
+            members, "numa", low=-fields.INT64_MAX - 1, high=fields.INT64_MAX
+        ),
+        mode=json_members.text(members, "mode"),
+        healthy=json_members.boolean(members, "health"),
+        mig_profiles=tuple(
+            _mig_profile(item) for item in json_members.elements(members, "migprofiles")
+        ),
         custom_info=_custom_info(members),
     )
 
@@ -145,70 +149,24 @@ def _refuse_constant(name: str) -> object:
 _JSON: Final = json.JSONDecoder(parse_int=_parse_integer, parse_constant=_refuse_constant)
 
 
-def _members(value: object, *, name: str) -> dict[str, object]:
-    """Return an object's members by lower-case name; of equal ones the last stays."""
-    if not isinstance(value, dict):
-        raise errors.DecodeError(f"{name} must be an object, got {fields.shown(value)}")
-    return {member.lower(): content for member, content in value.items()}
-
-
-def _text(members: Mapping[str, object], name: str) -> str:
-    value = members.get(name)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise errors.DecodeError(f"{name} must be a text, got {fields.shown(value)}")
-    return _without_lone_surrogates(value)
-
-
-def _integer(
-    members: Mapping[str, object],
-    name: str,
-    *,
-    low: int = fields.INT32_MIN,
-    high: int = fields.INT32_MAX,
-) -> int:
-    value = members.get(name)
-    if value is None:
-        return 0
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise errors.DecodeError(f"{name} must be an integer, got {fields.shown(value)}")
-    return fields.in_range(value, name=name, low=low, high=high)
-
-
-def _boolean(members: Mapping[str, object], name: str) -> bool:
-    value = members.get(name)
-    if value is None:
-        return False
-    if not isinstance(value, bool):
-        raise errors.DecodeError(f"{name} must be true or false, got {fields.shown(value)}")
-    return value
-
-
-def _list(members: Mapping[str, object], name: str) -> list[object]:
-    value = members.get(name)
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise errors.DecodeError(f"{name} must be a list, got {fields.shown(value)}")
-    return value
-
-
 def _mig_profile(item: object) -> device.MigProfile:
-    members = _members(item, name="a MIG profile")
+    members = json_members.members(item, name="a MIG profile")
     return device.MigProfile(
-        name=_text(members, "name"),
-        memory_mib=_integer(members, "memorymb"),
-        cores_percent=_integer(members, "core"),
-        slice_count=_integer(members, "slicecount"),
-        placements=tuple(_mig_placement(place) for place in _list(members, "placements")),
+        name=json_members.text(members, "name"),
+        memory_mib=json_members.integer(members, "memorymb"),
+        cores_percent=json_members.integer(members, "core"),
+        slice_count=json_members.integer(members, "slicecount"),
+        placements=tuple(
+            _mig_placement(place) for place in json_members.elements(members, "placements")
+        ),
     )
 
 
 def _mig_placement(item: object) -> device.MigPlacement:
-    members = _members(item, name="a MIG placement")
+    members = json_members.members(item, name="a MIG placement")
     return device.MigPlacement(
-        start=_integer(members, "start", low=0), size=_integer(members, "size", low=0)
+        start=json_members.integer(members, "start", low=0),
+        size=json_members.integer(members, "size", low=0),
     )
 
 
@@ -218,7 +176,9 @@ def _custom_info(members: Mapping[str, object]) -> Mapping[str, Any]:
         return MappingProxyType({})
     if not isinstance(value, dict):
         raise errors.DecodeError(f"custominfo must be an object, got {fields.shown(value)}")
-    return MappingProxyType({_without_lone_surrogates(k): _plain(v) for k, v in value.items()})
+    return MappingProxyType(
+        {json_members.without_lone_surrogates(k): _plain(v) for k, v in value.items()}
+    )
 
 
 def _plain(value: object, depth: int = 0) -> object:
@@ -226,24 +186,14 @@ def _plain(value: object, depth: int = 0) -> object:
     if depth > _DEEPEST:
         raise errors.DecodeError(f"custominfo nests deeper than {_DEEPEST}")
     if isinstance(value, str):
-        return _without_lone_surrogates(value)
+        return json_members.without_lone_surrogates(value)
     if isinstance(value, float) and value in (float("inf"), float("-inf")):
         raise errors.DecodeError("custominfo holds a number that no float can hold")
     if isinstance(value, list):
         return [_plain(item, depth + 1) for item in value]
     if isinstance(value, dict):
         return {
-            _without_lone_surrogates(name): _plain(item, depth + 1) for name, item in value.items()
+            json_members.without_lone_surrogates(name): _plain(item, depth + 1)
+            for name, item in value.items()
         }
     return value
-
-
-def _without_lone_surrogates(text: str) -> str:
-    r"""Replace what JSON can escape and UTF-8 cannot hold, as Go does.
-
-    >>> _without_lone_surrogates("a\ud800")
-    'a\ufffd'
-    """
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

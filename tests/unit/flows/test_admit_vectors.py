@@ -190,9 +190,6 @@ DIFFERENCES: dict[str, Different] = {
     ),
 }
 
-BAD_SETTINGS = {"nvidia/config/memory-factor-0": "a factor below 1 is refused where it is set"}
-
-
 def quantities(values: Mapping[str, str] | None) -> dict[str, int]:
     return {name: quantity.decode_integer(value) for name, value in (values or {}).items()}
 
@@ -300,7 +297,7 @@ def all_whole(containers: list[dict[str, Any]]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("name", sorted(CASES.keys() - BAD_SETTINGS.keys()))
+@pytest.mark.parametrize("name", sorted(CASES))
 def test_admission_and_requests_are_as_recorded_or_differ_as_listed(name: str) -> None:
     case = CASES[name]
     want = recorded(case)
@@ -310,12 +307,6 @@ def test_admission_and_requests_are_as_recorded_or_differ_as_listed(name: str) -
     differing = {field: have.get(field) for field in want if have.get(field) != want[field]}
     listed = DIFFERENCES.get(name)
     assert differing == (dict(listed.fields) if listed else {})
-
-
-@pytest.mark.parametrize("name", sorted(BAD_SETTINGS))
-def test_settings_that_mean_nothing_are_refused(name: str) -> None:
-    with pytest.raises(errors.SettingsError, match="memoryFactor"):
-        nvidia_vectors.case_settings(CASES[name])
 
 
 def test_every_listed_difference_belongs_to_a_case() -> None:

@@ -293,6 +293,17 @@ def test_a_release_that_meets_a_conflict_waits_in_the_queue_for_the_watch() -> N
     assert len(held.turns) == 0
 
 
+def test_a_release_whose_conflict_the_watch_has_shown_already_waits_for_nothing() -> None:
+    held, talk = at_the_binding()
+    talk.fails(effects.Denied("403"))
+    talk.expects(effects.PatchNode)
+    put_node(held, version="14", lock="2026-01-15T10:00:00Z,team-a,p1")
+
+    talk.fails(effects.Conflict("409"))
+
+    assert talk.expects(effects.PatchNode).resource_version == "14"
+
+
 def test_a_release_in_doubt_is_looked_at_again() -> None:
     held, talk = at_the_binding()
     talk.fails(effects.Denied("403"))

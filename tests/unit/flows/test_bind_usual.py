@@ -384,7 +384,7 @@ def test_a_pod_without_lock_is_never_sure_of_its_node_and_lists_it_each_time() -
     pod = pending()
     held = known(pod)
     unlocked = dataclasses.replace(held.vendors[0].spec, lock_key=None)
-    held.vendors = (_Renamed(unlocked),)  # type: ignore[assignment]  # only its names count here
+    held.vendors = (_Renamed(unlocked),)
 
     talk = Dialogue(bind.bind(held, bind_args(pod), NOW))
 
@@ -395,7 +395,7 @@ def test_a_pod_without_lock_is_never_sure_of_its_node_and_lists_it_each_time() -
     assert talk.result == BOUND
 
 
-class _Renamed:
+class _Renamed(base.Common):
     """A vendor of whom only the names are asked."""
 
     def __init__(self, spec: base.VendorSpec) -> None:

@@ -200,20 +200,38 @@ def test_an_owner_that_was_bound_before_the_fence_keeps_the_lock() -> None:
     talk.expects(effects.AwaitChange)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [effects.Missing("404"), effects.Conflict("409 UID")],
-    ids=["gone", "replaced"],
-)
-def test_an_owner_that_cannot_be_fenced_because_it_is_gone_loses_the_lock(
-    fault: effects.EffectFailed,
+def test_an_owner_that_cannot_be_fenced_because_it_is_gone_loses_the_lock() -> None:
+    held = locked(pending("p1"), lock=lock_of("p1", at=EXPIRED))
+    talk = started(held, pending("p2"))
+
+    talk.fails(effects.Missing("404"))
+
+    talk.expects(effects.PatchNode)
+
+
+@pytest.mark.parametrize("found", [None, pending("p1", uid="another")], ids=["gone", "replaced"])
+def test_a_fence_that_meets_a_409_asks_whether_the_owner_is_still_the_same(
+    found: records.PodRecord | None,
 ) -> None:
     held = locked(pending("p1"), lock=lock_of("p1", at=EXPIRED))
     talk = started(held, pending("p2"))
 
-    talk.fails(fault)
+    talk.fails(effects.Conflict("409"))
+    talk.expects(effects.ReadPod)
+    talk.answers(found)
 
     talk.expects(effects.PatchNode)
+
+
+def test_an_owner_whose_fence_lost_against_another_write_is_not_fenced() -> None:
+    """The API server answers 409 too when a patch has lost too often; the owner still lives."""
+    owner = pending("p1", version="7")
+    talk = started(locked(owner, lock=lock_of("p1", at=EXPIRED)), pending("p2"))
+
+    talk.fails(effects.Conflict("409 the object has been modified"))
+    talk.answers(dataclasses.replace(owner, resource_version="8"))
+
+    talk.expects(effects.AwaitChange)
 
 
 @pytest.mark.parametrize(
@@ -367,3 +385,28 @@ def test_the_echo_of_our_own_lock_that_beats_the_answer_costs_no_list() -> None:
     talk.answers("11")
 
     talk.expects(effects.BindPod)
+
+
+def test_a_foreign_lock_taken_over_costs_the_trust_although_our_echo_beats_the_answer() -> None:
+    held = locked(bound(pending("p1"), phase=records.BindPhase.SUCCESS), lock=lock_of("p1"))
+    held.trusted_nodes.add("node-a")
+    talk = started(held, pending("p2"))
+    text = talk.expects(effects.PatchNode).annotations[LOCK]
+    put_node(held, version="11", lock=text)
+
+    talk.answers("11")
+
+    talk.expects(effects.ListNodePods)
+
+
+def test_a_foreign_lock_that_shows_up_during_the_list_costs_the_trust() -> None:
+    held = open_books()
+    put_node(held)
+    talk = started(held, pending("p1"))
+    talk.answers("11")
+    talk.expects(effects.ListNodePods)
+    put_node(held, version="12", lock=lock_of("p9"))
+
+    talk.answers(())
+
+    assert "node-a" not in held.trusted_nodes

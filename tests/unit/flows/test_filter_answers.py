@@ -319,3 +319,17 @@ def test_case_69_a_node_is_scored_by_what_is_used_not_by_what_is_asked() -> None
     put_node(held, "node-b", register=TWO_CARDS)
 
     assert flow_filter.score_nodes(held, pending(), ["node-a", "node-b"]) == [0, 0]
+
+
+def test_pods_that_ask_alike_share_one_answer_while_nothing_changes() -> None:
+    """Thousands of pods may wait; each answer names thousands of nodes."""
+    held = two_nodes()
+    for name, card in (("node-a", "GPU-a0"), ("node-b", "GPU-b0")):
+        held.ledger.observe(bound(pending(f"on-{name}", WHOLE), name, card=card, memory_mib=24576))
+
+    first = ask(held, pending("p1", WHOLE), "node-a", "node-b")
+    second = ask(held, pending("p2", WHOLE), "node-a", "node-b")
+
+    assert second.rejections is first.rejections
+    assert held.refused["uid-of-p2"].nodes is held.refused["uid-of-p1"].nodes
+    assert [len(result.events) for result in (first, second)] == [1, 1]

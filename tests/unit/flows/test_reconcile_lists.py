@@ -118,3 +118,14 @@ def test_the_same_list_twice_changes_nothing_and_is_no_difference() -> None:
 
     assert held.ledger.generation == generation
     assert reaction.pods == set()
+
+
+def test_a_node_that_a_list_of_names_no_longer_has_is_forgotten() -> None:
+    held = open_books()
+    put_node(held)
+    put_node(held, "node-b", register=ONE_CARD.replace("a0", "b0"), version="101")
+
+    reaction = reconcile.nodes_listed(held, names={"node-c"}, version="100")
+
+    assert set(held.nodes) == {"node-b"}, "node-b is newer than the list"
+    assert reaction.nodes == {"node-a"}

@@ -3,6 +3,7 @@
 import pytest
 
 from support import clusters
+from support.dialogue import Dialogue
 from support.operator_books import (
     NOW,
     ONE_CARD,
@@ -32,12 +33,14 @@ def full(*more: str) -> books.Books:
 
 def woken(held: books.Books) -> list[str]:
     """Return the nodes that a waking writes to."""
+    talk = Dialogue(wake.wake(held))
     written = []
-    for effect in wake.wake(held).effects:
-        assert isinstance(effect, effects.PatchNode)
+    while not talk.ended:
+        effect = talk.expects(effects.PatchNode)
         assert set(effect.annotations) == {"vgpu-operator.io/wake"}
         assert effect.resource_version is None
         written.append(effect.node)
+        talk.answers("99")
     return written
 
 
@@ -147,7 +150,7 @@ def test_the_value_always_differs_from_what_the_node_carries() -> None:
     reconcile.pod_gone(held, HOLDER.key)
     put_node(held, version="11", woken=str(held.ledger.generation))
 
-    (effect,) = wake.wake(held).effects
+    effect = Dialogue(wake.wake(held)).expects(effects.PatchNode)
 
     assert isinstance(effect, effects.PatchNode)
     assert effect.annotations["vgpu-operator.io/wake"] != held.nodes["node-a"].woken
@@ -160,3 +163,27 @@ def test_a_node_that_is_gone_is_not_written_to() -> None:
     register.node_gone(held, "node-a")
 
     assert woken(held) == []
+
+
+def test_a_waking_that_fails_is_due_again() -> None:
+    """Nothing else would wake the pod: a quiet cluster has no Node events."""
+    held = full()
+    reconcile.pod_gone(held, HOLDER.key)
+    talk = Dialogue(wake.wake(held))
+    assert not wake.is_due(held)
+
+    talk.fails(effects.Doubtful("no answer"))
+
+    assert talk.ended
+    assert wake.is_due(held)
+    assert woken(held) == ["node-a"]
+
+
+def test_nothing_is_due_for_a_follower() -> None:
+    """Else the timer of a former leader would never rest."""
+    held = full()
+    reconcile.pod_gone(held, HOLDER.key)
+
+    held.leader = False
+
+    assert not wake.is_due(held)

@@ -133,20 +133,6 @@ async def test_a_caller_that_hangs_up_while_the_binding_is_sent_does_not_undo_it
     assert used_mib(shell.books) == {"GPU-a0": 1000}
 
 
-async def test_a_hang_up_after_the_end_does_not_end_the_bind_that_came_next() -> None:
-    shell = Shell()
-    older = await waiting_bind(shell)
-    newer = asyncio.create_task(shell.binder.bind(args("p2")))
-    while "uid-of-p2" in shell.binder._running and not shell.binder._running["uid-of-p2"].done():
-        await asyncio.sleep(0)
-
-    older.cancel()
-    await settled()
-    serve(shell, "p1")
-
-    assert await newer == effects.BindResult()
-
-
 async def test_a_bind_that_fails_lets_the_next_one_try() -> None:
     shell = Shell()
     call = await waiting_bind(shell)

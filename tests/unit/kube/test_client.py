@@ -50,7 +50,7 @@ async def test_an_error_without_json_says_what_came_and_is_cut() -> None:
 
 async def test_an_answer_that_is_no_json_is_a_fault_of_the_server() -> None:
     async with api_server(always(200, b"<html>log in first</html>")) as served:
-        with pytest.raises(errors.ServerFault, match="GET /version: 200 .*no JSON"):
+        with pytest.raises(errors.ServerFault, match=r"GET /version: 200 .*no JSON"):
             await served.kube.get("/version")
 
 
@@ -85,7 +85,7 @@ async def test_a_connection_that_breaks_before_the_answer_is_unreachable() -> No
         return web.Response()
 
     async with api_server(hang_up) as served:
-        with pytest.raises(errors.Unreachable, match="POST .*/binding"):
+        with pytest.raises(errors.Unreachable, match=r"POST .*/binding"):
             await served.kube.create("/api/v1/namespaces/a/pods/p/binding", {"kind": "Binding"})
 
 
@@ -249,7 +249,7 @@ async def test_a_kubeconfig_that_cannot_be_used_is_one_sentence_that_names_it(
     path = tmp_path / "kubeconfig"
     path.write_text(text)
 
-    with pytest.raises(client.ConfigurationError, match="^cannot use ") as caught:
+    with pytest.raises(client.ConfigurationError, match=r"^cannot use ") as caught:
         await client.KubeClient.connect(kubeconfig=str(path))
 
     assert str(path) in str(caught.value)

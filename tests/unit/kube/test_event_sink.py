@@ -25,8 +25,12 @@ class Desk:
         self.kube = FakeKube()
         self.clock = TurnedClock()
         self.lost: list[str] = []
+        self.leads = True
         self.sink = events.EventSink(
-            self.kube, self.clock, on_failure=lambda event, fault: self.lost.append(str(fault))
+            self.kube,
+            self.clock,
+            may_write=lambda: self.leads,
+            on_failure=lambda event, fault: self.lost.append(str(fault)),
         )
 
     @contextlib.asynccontextmanager
@@ -147,3 +151,17 @@ async def test_an_event_that_cannot_be_sent_is_told_and_the_next_goes_out(no_pau
 
     assert desk.lost == ["403 forbidden"]
     assert [sent.body["message"] for sent in desk.kube.sent("POST")] == ["first", "second"]
+
+
+async def test_what_is_queued_when_a_term_ends_is_never_sent(no_pauses: None) -> None:
+    desk = Desk()
+    for n in range(3):
+        desk.sink.post(told(f"sentence {n}"))
+    desk.leads = False
+
+    async with desk.sending():
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+    assert desk.kube.requests == []
+    assert desk.sink._queue.empty()

@@ -182,3 +182,45 @@ async def test_waiting_for_freed_cards_ends_when_some_are_or_when_the_time_is_ov
     shell = Shell()
 
     assert not await shell.intake.freed(limit_s=0)
+
+
+async def test_case_31_a_node_that_went_away_unseen_is_forgotten_by_the_audit_after_a_relist() -> (
+    None
+):
+    shell = Shell()
+    shell.put_node()
+    shell.put_node("node-b")
+    shell.kube.remove("/api/v1/nodes/node-b")
+    await shell.intake.audit()
+    assert set(shell.books.nodes) == {"node-a", "node-b"}, "no relist, no list of nodes"
+
+    shell.intake.node_event(None, shell.kube.objects[NODE_PATH])
+    await shell.intake.audit()
+
+    assert set(shell.books.nodes) == {"node-a"}
+
+
+async def test_an_orphaned_lock_is_looked_at_by_one_read_at_a_time() -> None:
+    shell = Shell()
+    shell.put_node(lock=lock_of("p1"))
+    shell.kube.requests.clear()
+
+    for _ in range(5):
+        shell.intake.quick_tick()
+    await settled()
+
+    assert len(shell.kube.sent("GET", "/pods/p1")) == 1
+
+
+async def test_refusals_wait_for_the_watch_only_a_small_part_of_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """kube-scheduler asks for one pod after the other: all pods behind would wait too."""
+    shell = Shell()
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+
+    for _ in range(200):
+        await shell.intake.freed(limit_s=0.05)
+
+    assert loop.time() - begun < 2

@@ -38,7 +38,10 @@ class Shell:
         self.failed: list[tuple[effects.Effect, effects.EffectFailed]] = []
         self.lost: list[effects.PostEvent] = []
         self.sink = events.EventSink(
-            self.kube, TurnedClock(), on_failure=lambda event, _: self.lost.append(event)
+            self.kube,
+            TurnedClock(),
+            may_write=lambda: True,
+            on_failure=lambda event, _: self.lost.append(event),
         )
         self.performer = perform.Performer(
             self.kube,

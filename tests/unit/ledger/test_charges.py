@@ -7,7 +7,10 @@ from vgpu_operator.ledger import charges
 from vgpu_operator.model import records, request, settings
 
 INIT, SIDECAR = request.ContainerKind.INIT, request.ContainerKind.SIDECAR
-MEMORY = {"GPU-a0": 24576, "GPU-a1": 16384}
+CARDS = {
+    "GPU-a0": clusters.card("GPU-a0"),
+    "GPU-a1": clusters.card("GPU-a1", memory_mib=16384),
+}
 
 
 def hold(
@@ -17,7 +20,8 @@ def hold(
         record,
         vendors=(clusters.VENDOR,),
         trust=trust,
-        card_memory=lambda _, card: MEMORY.get(card),
+        find_card=lambda _, card: CARDS.get(card),
+        rules={},
     )
 
 

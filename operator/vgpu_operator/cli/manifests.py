@@ -1,0 +1,186 @@
+"""Kubernetes objects from files: YAML or JSON, several documents, Lists, kubectl dumps.
+
+What placement reads is checked for its shape here, so that a mistake is told
+with file, document and field instead of being passed over.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from vgpu_operator.model import errors
+from vgpu_operator.wire import fields
+
+Json: TypeAlias = Mapping[str, Any]
+
+LARGEST_FILE_BYTES: Final = 2**28
+
+
+@dataclass(slots=True)
+class Manifests:
+    """What the files hold, in their order; ``others`` counts objects of other kinds."""
+
+    nodes: list[Json] = field(default_factory=list)
+    pods: list[Json] = field(default_factory=list)
+    quotas: list[Json] = field(default_factory=list)
+    others: dict[str, int] = field(default_factory=dict)
+
+
+def read(paths: Sequence[str]) -> Manifests:
+    """Read all files; ``-`` is standard input.
+
+    Raises:
+        DecodeError: a file cannot be read or an object has a wrong shape; the
+            text names file, document and field.
+        OSError: there is no such file.
+    """
+    found = Manifests()
+    places: dict[tuple[str, str, str], str] = {}
+    for path in paths:
+        for where, raw in _objects(path):
+            kind = raw["kind"]
+            into = {"Node": found.nodes, "Pod": found.pods, "ResourceQuota": found.quotas}.get(kind)
+            if into is None:
+                found.others[kind] = found.others.get(kind, 0) + 1
+                continue
+            name = _check(raw, where)
+            first = places.setdefault((kind, *name), where)
+            if first != where:
+                shown = "/".join(part for part in name if part)
+                raise errors.DecodeError(f"{kind} {shown} is in {first} already", key=where)
+            into.append(raw)
+    return found
+
+
+def _objects(path: str) -> Iterator[tuple[str, Json]]:
+    """Yield every object with where it stands, Lists taken apart."""
+    for number, document in enumerate(_documents(path), start=1):
+        where = f"{'standard input' if path == '-' else path}, document {number}"
+        if document is None:
+            continue
+        yield from _taken_apart(document, where)
+
+
+def _taken_apart(document: object, where: str) -> Iterator[tuple[str, Json]]:
+    raw = _mapping(document, where, "")
+    kind = raw.get("kind")
+    if not isinstance(kind, str) or not kind:
+        raise errors.DecodeError("kind: a text such as Pod or Node is wanted", key=where)
+    if kind.endswith("List"):
+        for place, item in enumerate(_list(raw.get("items"), where, "items")):
+            member = f"{where}, items[{place}]"
+            if kind != "List" and isinstance(item, dict) and "kind" not in item:
+                item = {**item, "kind": kind.removesuffix("List")}  # as the API does
+            yield from _taken_apart(item, member)
+        return
+    yield where, raw
+
+
+def _documents(path: str) -> Iterator[object]:
+    """Yield the documents of one file."""
+    import yaml
+
+    if path == "-":
+        text = sys.stdin.read()
+    else:
+        file = Path(path)
+        if file.stat().st_size > LARGEST_FILE_BYTES:
+            raise errors.DecodeError(f"it is larger than {LARGEST_FILE_BYTES} bytes", key=path)
+        try:
+            text = file.read_text(encoding="utf-8")
+        except UnicodeDecodeError as fault:
+            raise errors.DecodeError(f"it is no UTF-8: {fault}", key=path) from fault
+    if text.lstrip().startswith("{"):
+        try:
+            whole = json.loads(text)
+        except (json.JSONDecodeError, RecursionError):
+            pass  # YAML's own flow form, or several documents
+        else:
+            yield whole
+            return
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        yield from yaml.load_all(text, Loader=loader)  # both loaders are safe
+    except (yaml.YAMLError, RecursionError, ValueError) as fault:
+        raise errors.DecodeError(
+            f"it is neither YAML nor JSON: {' '.join(str(fault).split())}", key=path
+        ) from fault
+
+
+def _check(raw: Json, where: str) -> tuple[str, str]:
+    """Return namespace and name of an object whose shape is right."""
+    metadata = _mapping(raw.get("metadata"), where, "metadata")
+    name = _text(metadata.get("name"), where, "metadata.name")
+    if not name:
+        raise errors.DecodeError("metadata.name: a name is wanted", key=where)
+    for part in ("annotations", "labels"):
+        for key, value in _mapping(metadata.get(part), where, f"metadata.{part}").items():
+            _text(value, where, f"metadata.{part}[{key}]")
+    kind = raw["kind"]
+    if kind == "Node":
+        status = _mapping(raw.get("status"), where, "status")
+        for part in ("capacity", "allocatable"):
+            _quantities(status.get(part), where, f"status.{part}")
+        return "", name
+    spec = _mapping(raw.get("spec"), where, "spec")
+    if kind == "Pod":
+        _check_pod(spec, where)
+        _mapping(raw.get("status"), where, "status")
+    else:
+        _quantities(spec.get("hard"), where, "spec.hard")
+    return _text(metadata.get("namespace"), where, "metadata.namespace") or "default", name
+
+
+def _check_pod(spec: Json, where: str) -> None:
+    if not spec.get("containers"):
+        raise errors.DecodeError("spec.containers: at least one container is wanted", key=where)
+    for part in ("nodeName", "schedulerName"):
+        _text(spec.get(part), where, f"spec.{part}")
+    for part in ("initContainers", "containers"):
+        for number, item in enumerate(_list(spec.get(part), where, f"spec.{part}")):
+            path = f"spec.{part}[{number}]"
+            container = _mapping(item, where, path)
+            _text(container.get("name"), where, f"{path}.name")
+            resources = _mapping(container.get("resources"), where, f"{path}.resources")
+            for amounts in ("limits", "requests"):
+                _quantities(resources.get(amounts), where, f"{path}.resources.{amounts}")
+
+
+def _quantities(value: object, where: str, path: str) -> None:
+    for name, amount in _mapping(value, where, path).items():
+        if not isinstance(amount, (str, int, float)) or isinstance(amount, bool):
+            raise errors.DecodeError(
+                f"{path}[{name}]: a quantity is wanted, got {fields.shown(amount)}", key=where
+            )
+
+
+def _mapping(value: object, where: str, path: str) -> Json:
+    if value is None and path:
+        return {}
+    if not isinstance(value, dict):
+        prefix = f"{path}: " if path else ""
+        raise errors.DecodeError(
+            f"{prefix}an object is wanted, got {fields.shown(value)}", key=where
+        )
+    return value
+
+
+def _list(value: object, where: str, path: str) -> Sequence[object]:
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise errors.DecodeError(f"{path}: a list is wanted, got {fields.shown(value)}", key=where)
+    return value
+
+
+def _text(value: object, where: str, path: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise errors.DecodeError(
+            f"{path}: a text is wanted, got {fields.shown(value)}; put it in quotes", key=where
+        )
+    return value

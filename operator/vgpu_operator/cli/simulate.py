@@ -1,0 +1,203 @@
+"""``vgpu simulate``: where pods would go, without a cluster."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vgpu_operator.cli import errors, options, render
+
+if TYPE_CHECKING:
+    import datetime
+
+    from vgpu_operator.cli import manifests
+    from vgpu_operator.flows import simulate as flow
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the parser."""
+    app.command("simulate")(simulate)
+
+
+def simulate(
+    files: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--filename",
+            "-f",
+            metavar="FILE",
+            help="Nodes, Pods and ResourceQuotas as YAML or JSON, Lists too; - reads standard "
+            "input; repeatable.",
+        ),
+    ] = None,
+    cases: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="One case a line (JSON), - for standard input: answers one line for each.",
+        ),
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="Settings file (YAML).")] = None,
+    output: options.Output = render.Output.TABLE,
+) -> None:
+    """Place the pending pods of these files, one after another, with the operator's own rules.
+
+    Pods with a node hold the cards that their annotations say. Only cards are
+    judged: taints, affinity, CPU and memory are kube-scheduler's business. The
+    exit code is 1 when some pod finds no node.
+    """
+    if bool(files) == bool(cases):
+        raise typer.BadParameter("give either -f FILE or --cases FILE")
+    if cases:
+        if config is not None:
+            raise typer.BadParameter("--cases brings its own settings: leave out --config")
+        _answer_cases(cases)
+        return
+    from vgpu_operator.cli import manifests, run
+    from vgpu_operator.kube import clock
+
+    found = manifests.read(files or ())
+    for kind, number in sorted(found.others.items()):
+        options.note(
+            f"{number} of kind {kind} passed over: only Nodes, Pods and ResourceQuotas count"
+        )
+    rows = list(placements(found, run.load_settings(config), clock.SystemClock().now()))
+    table = render.Table(kind="PlacementList", columns=_COLUMNS, rows=rows)
+    options.show(table, output, empty="no pod is pending that asks for a card")
+    if any(not row["fits"] for row in rows):
+        raise typer.Exit(errors.FAILED)
+
+
+def _answer_cases(path: str) -> None:
+    from vgpu_operator.cli import simulate_cases
+
+    if path == "-":
+        lines: Any = sys.stdin.buffer
+        for answer in simulate_cases.answers(lines):
+            sys.stdout.write(answer + "\n")
+        return
+    with Path(path).open("rb") as lines:
+        for answer in simulate_cases.answers(lines):
+            sys.stdout.write(answer + "\n")
+
+
+def placements(
+    found: manifests.Manifests, settings: Any, now: datetime.datetime
+) -> Iterator[dict[str, Any]]:
+    """Yield what becomes of each pending pod that concerns us, in the order of the files."""
+    from vgpu_operator.flows import simulate as flow
+    from vgpu_operator.vendors import registry
+
+    world = flow.Simulation(settings, registry.build(settings), patient=True)
+    world.see_quotas(found.quotas)
+    world.see_pods(raw for raw in found.pods if not _is_pending(raw))
+    nodes = tuple(world.see_nodes(found.nodes, now))
+    for raw in found.pods:
+        if not _is_pending(raw):
+            continue
+        admitted = world.admit(raw)
+        record = world.record(admitted.pod)
+        if not admitted.verdict.allowed:
+            yield _row(record, message=f"refused at admission: {admitted.verdict.message}")
+        elif record.scheduler == settings.scheduler_name:
+            yield _placed_row(world.place(record, nodes, now), nodes)
+        elif record.request.wants_devices:
+            yield _row(
+                record,
+                message=f"it asks for cards, but its scheduler is {record.scheduler}",
+            )
+
+
+def _is_pending(raw: Mapping[str, Any]) -> bool:
+    status = raw.get("status") or {}
+    return not raw["spec"].get("nodeName") and status.get("phase", "Pending") == "Pending"
+
+
+def _placed_row(placed: flow.Placed, nodes: tuple[str, ...]) -> dict[str, Any]:
+    if not placed.record.request.wants_devices:
+        return _row(placed.record, fits=True, message="it asks for no card: any node")
+    if placed.granted is None or placed.bound is None or placed.bound.error:
+        message = placed.bound.error if placed.bound is not None else _why_not(placed, nodes)
+        return _row(placed.record, message=message, rejections=placed.rejections)
+    containers = placed.record.request.containers
+    shares = [
+        {
+            "container": containers[number].name,
+            "vendor": vendor,
+            "card": share.device_id,
+            "memoryMiB": share.memory_mib,
+            "cores": share.cores_percent,
+        }
+        for vendor, entries in placed.granted.shares.items()
+        for number, entry in enumerate(entries)
+        for share in entry
+    ]
+    return _row(
+        placed.record,
+        fits=True,
+        node=placed.node or "",
+        shares=shares,
+        rejections=placed.rejections,
+        scores={name: round(score, 2) for name, score in placed.scores.items()},
+    )
+
+
+def _why_not(placed: flow.Placed, nodes: tuple[str, ...]) -> str:
+    if not nodes:
+        return "there is no node"
+    impossible = placed.record.request.impossible
+    return impossible or "no node fits: " + "; ".join(
+        f"{name}: {why}" for name, why in placed.rejections.items()
+    )
+
+
+def _row(
+    record: Any,
+    *,
+    fits: bool = False,
+    node: str = "",
+    message: str = "",
+    shares: list[dict[str, Any]] | None = None,
+    rejections: Mapping[str, Any] | None = None,
+    scores: Mapping[str, float] | None = None,
+) -> dict[str, Any]:
+    return {
+        "namespace": record.key.namespace,
+        "pod": record.key.name,
+        "fits": fits,
+        "node": node,
+        "shares": shares or [],
+        "message": message,
+        "scores": dict(scores or {}),
+        "rejections": {name: str(why) for name, why in (rejections or {}).items()},
+    }
+
+
+def _cards(row: render.Row) -> str:
+    found = []
+    for share in row["shares"]:
+        cores = f", {share['cores']} cores" if share["cores"] else ""
+        found.append(f"{share['container']}: {share['card']} ({share['memoryMiB']} MiB{cores})")
+    return "; ".join(found)
+
+
+_COLUMNS = (
+    render.Column(header="NAMESPACE", text=lambda row: str(row["namespace"])),
+    render.Column(header="POD", text=lambda row: str(row["pod"])),
+    render.Column(
+        header="NODE",
+        text=lambda row: str(row["node"] or ("<any>" if row["fits"] else "<none>")),
+        style=lambda row: "" if row["fits"] else "red",
+    ),
+    render.Column(header="CARDS", text=_cards),
+    render.Column(
+        header="SCORES",
+        text=lambda row: ", ".join(f"{name} {score:.2f}" for name, score in row["scores"].items()),
+        wide=True,
+    ),
+    render.Column(header="MESSAGE", text=lambda row: str(row["message"])),
+)

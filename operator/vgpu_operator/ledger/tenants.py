@@ -1,0 +1,65 @@
+"""Who holds a share of which card, as vendors' own rules want to see it."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from vgpu_operator.ledger import charges
+from vgpu_operator.model import fitting, request
+
+Cards: TypeAlias = Mapping[str, tuple[fitting.Tenant, ...]]
+"""Per card id who holds it, by pod and container."""
+
+NOBODY: Final[Cards] = MappingProxyType({})
+
+Occupant: TypeAlias = tuple[request.PodKey, Mapping[str, str], charges.Holding]
+"""A pod, its notes, and what it holds."""
+
+
+def of(occupants: Iterable[Occupant]) -> dict[str, dict[str, tuple[fitting.Tenant, ...]]]:
+    """Return per vendor and card the containers that hold shares now.
+
+    Init containers that are done hold nothing any more but a slot, which is
+    counted elsewhere.
+    """
+    found: dict[str, dict[str, list[fitting.Tenant]]] = {}
+    for pod, notes, holding in sorted(occupants, key=lambda occupant: occupant[0]):
+        for vendor, shares in holding.shares.items():
+            for container, entry in enumerate(shares):
+                if container in holding.done:
+                    continue
+                for share in entry:
+                    found.setdefault(vendor, {}).setdefault(share.device_id, []).append(
+                        fitting.Tenant(pod=pod, container=container, share=share, notes=notes)
+                    )
+    return {
+        vendor: {card: tuple(tenants) for card, tenants in cards.items()}
+        for vendor, cards in found.items()
+    }
+
+
+def joined(one: Cards, other: Cards) -> Cards:
+    """Return the tenants of both."""
+    if not one or not other:
+        return one or other
+    return {card: one.get(card, ()) + other.get(card, ()) for card in {**one, **other}}
+
+
+class Index:
+    """The tenants of each node, worked out when asked for and kept until a pod there changes."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Mapping[str, Cards]] = {}
+
+    def changed(self, node: str) -> None:
+        """Some pod on the node holds something else now."""
+        self._kept.pop(node, None)
+
+    def get(self, node: str) -> Mapping[str, Cards] | None:
+        """Return what is kept of the node, None when it has to be worked out."""
+        return self._kept.get(node)
+
+    def keep(self, node: str, by_vendor: Mapping[str, Cards]) -> Mapping[str, Cards]:
+        """Keep and return the node's tenants."""
+        self._kept[node] = by_vendor
+        return by_vendor

@@ -1,0 +1,249 @@
+"""HAMi's ``device-config.yaml``, read as it stands.
+
+Source: HAMi v2.10.0, ``charts/hami/templates/scheduler/device-configmap.yaml``.
+The sections of the vendors are those of our settings. What only HAMi's device
+plugins read is checked here and then left alone. A field without a value
+counts as absent.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+import pydantic
+import yaml
+
+from vgpu_operator.model import errors
+from vgpu_operator.model.vendor_settings import section
+from vgpu_operator.model.vendor_settings.amd import AmdSettings
+from vgpu_operator.model.vendor_settings.ascend import CHIPS as ASCEND_CHIPS
+from vgpu_operator.model.vendor_settings.ascend import AscendChip
+from vgpu_operator.model.vendor_settings.awsneuron import AwsNeuronSettings
+from vgpu_operator.model.vendor_settings.biren import BirenSettings
+from vgpu_operator.model.vendor_settings.cambricon import CambriconSettings
+from vgpu_operator.model.vendor_settings.enflame import EnflameSettings
+from vgpu_operator.model.vendor_settings.hygon import HygonSettings
+from vgpu_operator.model.vendor_settings.iluvatar import IluvatarChip
+from vgpu_operator.model.vendor_settings.kunlun import KunlunSettings
+from vgpu_operator.model.vendor_settings.metax import MetaxSettings
+from vgpu_operator.model.vendor_settings.mthreads import MthreadsSettings
+from vgpu_operator.model.vendor_settings.nvidia import NvidiaSettings
+from vgpu_operator.model.vendor_settings.vastai import VastaiSettings
+
+_Path: TypeAlias = tuple[int | str, ...]
+
+
+class MigProfiles(section.Section):
+    """Which MIG profiles the plugin may offer on some models."""
+
+    models: tuple[str, ...]
+    profiles: tuple[str, ...]
+
+
+class MigInstances(section.Section):
+    """That many instances of one MIG profile."""
+
+    name: str
+    core: int = pydantic.Field(default=0, ge=0)
+    memory: int = pydantic.Field(ge=0)
+    count: int = pydantic.Field(ge=0)
+
+
+class MigGeometries(section.Section):
+    """How HAMi before 2.10 cut some models."""
+
+    models: tuple[str, ...]
+    allowed_geometries: tuple[tuple[MigInstances, ...], ...]
+
+
+class NvidiaDocument(NvidiaSettings):
+    """``nvidia``: our section, and what only the device plugin reads."""
+
+    device_split_count: int = pydantic.Field(default=10, ge=0)
+    device_memory_scaling: float = pydantic.Field(default=1, ge=0)
+    device_core_scaling: float = pydantic.Field(default=1, ge=0)
+    pre_configured_device_memory: int = pydantic.Field(default=0, ge=0)
+    enable_numa_topology: bool = False
+    lib_cuda_log_level: int = pydantic.Field(default=1, ge=0, le=4)
+    disable_core_limit: bool = False
+    mig_profile_allowlist: tuple[MigProfiles, ...] = ()
+    known_mig_geometries: tuple[MigGeometries, ...] = ()
+
+
+class VnpusDocument(section.Section):
+    """``vnpus``: Ascend; a plain list of chips is HAMi's older form of it."""
+
+    hami_vnpu_core: bool = False
+    configs: tuple[AscendChip, ...] = ASCEND_CHIPS
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _from_list(cls, value: object) -> object:
+        return {"configs": value} if isinstance(value, list) else value
+
+    @pydantic.field_validator("configs")
+    @classmethod
+    def _words_differ(cls, chips: tuple[AscendChip, ...]) -> tuple[AscendChip, ...]:
+        section.refuse_twins([chip.common_word for chip in chips])
+        return chips
+
+
+class FilteredDevices(pydantic.BaseModel):
+    """Cards that a node's plugin leaves out."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+
+    uuid: tuple[str, ...] = ()
+    index: tuple[int, ...] = ()
+
+
+class NodeConfig(pydantic.BaseModel):
+    """One node's settings of its NVIDIA plugin, spelt as in the plugin's own file."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    operatingmode: str = ""
+    devicesplitcount: int | None = pydantic.Field(default=None, ge=0)
+    devicememoryscaling: float | None = pydantic.Field(default=None, ge=0)
+    devicecorescaling: float | None = pydantic.Field(default=None, ge=0)
+    preconfigureddevicememory: int | None = pydantic.Field(default=None, ge=0)
+    enablenumatopology: bool | None = None
+    enablegetpreferredallocation: bool | None = None
+    libcudaloglevel: int | None = pydantic.Field(default=None, ge=0, le=4)
+    migstrategy: str = ""
+    filterdevices: FilteredDevices | None = None
+
+
+class Document(section.Section):
+    """The whole file. A section that is absent leaves ours as it is."""
+
+    nvidia: NvidiaDocument | None = None
+    cambricon: CambriconSettings | None = None
+    hygon: HygonSettings | None = None
+    enflame: EnflameSettings | None = None
+    mthreads: MthreadsSettings | None = None
+    metax: MetaxSettings | None = None
+    kunlun: KunlunSettings | None = None
+    awsneuron: AwsNeuronSettings | None = None
+    amd: AmdSettings | None = None
+    vastai: VastaiSettings | None = None
+    biren: BirenSettings | None = None
+    vnpus: VnpusDocument | None = None
+    iluvatars: tuple[IluvatarChip, ...] | None = None
+    nodeconfig: tuple[NodeConfig, ...] = ()
+
+    @pydantic.field_validator("iluvatars")
+    @classmethod
+    def _words_differ(cls, chips: tuple[IluvatarChip, ...] | None) -> object:
+        section.refuse_twins([chip.common_word for chip in chips or ()])
+        return chips
+
+
+def decode(text: str) -> Document:
+    """Read the file.
+
+    Raises:
+        SettingsError: it is no YAML mapping, or a field is unknown or wrong;
+            one sentence that names the line and the path of each.
+    """
+    try:
+        tree = yaml.compose(text, Loader=yaml.SafeLoader)
+        values = yaml.safe_load(text)
+        twins = list(_twins(tree, ())) if tree is not None else []
+        values = {} if values is None else _without_nulls(values)
+    except yaml.YAMLError as fault:
+        raise errors.SettingsError(f"it is no YAML: {' '.join(str(fault).split())}") from fault
+    except RecursionError as fault:
+        raise errors.SettingsError("it is nested too deeply, or contains itself") from fault
+    if not isinstance(values, Mapping):
+        raise errors.SettingsError(f"it must hold a mapping, not a {type(values).__name__}")
+    if twins:
+        raise errors.SettingsError(f"it is wrong at {'; '.join(twins)}")
+    try:
+        return Document.model_validate(values)
+    except pydantic.ValidationError as fault:
+        wrong = "; ".join(_sentence(error["loc"], error, tree) for error in fault.errors())
+        raise errors.SettingsError(f"it is wrong at {wrong}") from fault
+
+
+def merged(values: Mapping[str, Any], document: Document) -> dict[str, Any]:
+    """Return settings with the document's vendors under them: what ``values`` names wins."""
+    own = values.get("vendors") or {}
+    if not isinstance(own, Mapping):
+        return dict(values)  # refused when the settings are built
+    vendors: dict[str, Any] = dict(own)
+    for name, fields in vendor_values(document).items():
+        mine = own.get(name) or {}
+        vendors[name] = {**fields, **mine} if isinstance(mine, Mapping) else mine
+    return {**values, "vendors": vendors}
+
+
+def vendor_values(document: Document) -> dict[str, dict[str, Any]]:
+    """Return what the document says, as ``vendors`` of our settings holds it."""
+    said = document.model_dump(by_alias=True, exclude_unset=True, exclude_none=True)
+    found = {name: said[name] for name in Document.model_fields if name in said}
+    found.pop("nodeconfig", None)
+    if "nvidia" in found:
+        ours = {field.alias or name for name, field in NvidiaSettings.model_fields.items()}
+        found["nvidia"] = {name: said["nvidia"][name] for name in said["nvidia"] if name in ours}
+    if "vnpus" in found:
+        found["ascend"] = found.pop("vnpus")
+    if "iluvatars" in found:
+        found["iluvatar"] = {"chips": found.pop("iluvatars")}
+    return found
+
+
+def _without_nulls(value: Any) -> Any:
+    """Return the value without the fields of mappings that have none."""
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+def _sentence(path: _Path, error: Any, tree: yaml.Node | None) -> str:
+    unknown = error["type"] == "extra_forbidden"
+    what = "HAMi's device configuration has no such field" if unknown else error["msg"]
+    return f"line {_line(tree, path)}, {_shown(path)}: {what}"
+
+
+def _shown(path: _Path) -> str:
+    """Write a path as people do.
+
+    >>> _shown(("vnpus", "configs", 0, "aiCore"))
+    'vnpus.configs[0].aiCore'
+    """
+    words = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return "".join(words).removeprefix(".") or "the file"
+
+
+def _line(node: yaml.Node | None, path: _Path) -> int:
+    """Return the line, from 1, of the deepest place of the path that the file has."""
+    line = node.start_mark.line if node is not None else 0
+    for part in path:
+        if isinstance(node, yaml.MappingNode):
+            keys = [(key, value) for key, value in node.value if key.value == str(part)]
+            if not keys:
+                break
+            key, node = keys[-1]
+            line = key.start_mark.line
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+            node = node.value[part]
+            line = node.start_mark.line
+        # A word where the file has a list is "configs", which the older form leaves out.
+    return line + 1
+
+
+def _twins(node: yaml.Node, path: _Path) -> Iterator[str]:
+    """Yield a sentence for each field that is written twice; YAML keeps the last only."""
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield from _twins(item, (*path, index))
+    elif isinstance(node, yaml.MappingNode):
+        first: dict[str, int] = {}
+        for key, value in node.value:
+            word, line = str(key.value), key.start_mark.line + 1
+            here = (*path, word)
+            if word in first:
+                yield f"line {line}, {_shown(here)}: already given in line {first[word]}"
+            first[word] = line
+            yield from _twins(value, here)

@@ -1,0 +1,10 @@
+"""Biren's section."""
+
+from vgpu_operator.model.vendor_settings import section
+
+
+class BirenSettings(section.Section):
+    """Biren's names, as in HAMi's device configuration (``biren``)."""
+
+    resource_count_name: str = "birentech.com/gpu"
+    """Resource that counts cards."""

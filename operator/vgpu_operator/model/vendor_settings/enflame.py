@@ -1,0 +1,34 @@
+"""Enflame's section, for whole cards and for partitions."""
+
+import pydantic
+
+from vgpu_operator.model.vendor_settings import section
+
+
+class EnflameSettings(section.Section):
+    """Enflame's names, as in HAMi's device configuration (``enflame``)."""
+
+    resource_name_gcu: str = pydantic.Field(default="enflame.com/gcu", alias="resourceNameGCU")
+    """Resource that counts whole cards."""
+    resource_name_drs_gcu: str = pydantic.Field(default="", alias="resourceNameDRSGCU")
+    """Resource for slices of one card; empty means ``resourceNameVGCU``, and if
+    that is empty too, ``enflame.com/drs-gcu``."""
+    resource_name_gcu_memory: str = pydantic.Field(
+        default="enflame.com/gcu-memory", alias="resourceNameGCUMemory"
+    )
+    """Resource for memory of a partition, in GB or MiB."""
+    resource_name_gcu_core: str = pydantic.Field(
+        default="enflame.com/gcu-core", alias="resourceNameGCUCore"
+    )
+    """Resource for cores of a partition in percent of one card."""
+    resource_name_vgcu: str = pydantic.Field(default="", alias="resourceNameVGCU")
+    """Earlier name of ``resourceNameDRSGCU``."""
+    resource_name_vgcu_percentage: str = pydantic.Field(
+        default="", alias="resourceNameVGCUPercentage"
+    )
+    """Read from older configurations; means nothing any more."""
+
+    @property
+    def slices_resource(self) -> str:
+        """The resource for slices of one card."""
+        return self.resource_name_drs_gcu or self.resource_name_vgcu or "enflame.com/drs-gcu"

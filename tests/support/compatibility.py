@@ -1,0 +1,367 @@
+"""Every deliberate difference from HAMi v2.10.0's recorded answers, as data.
+
+A *rule* says by a predicate on the recorded case and our answer which
+differing fields it explains. A *row* names the recorded cases themselves.
+``docs/compatibility.md`` shows both; ``PYTHONPATH=operator:tests python -m
+support.compatibility`` writes its tables.
+"""
+
+import pathlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from support import compatibility_rules as rules
+from support.compare_answers import Path
+
+Explains: TypeAlias = Callable[[rules.Seen], Iterable[Path]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One line of the document.
+
+    Attributes:
+        name: how tests and people call it.
+        what: what we do otherwise.
+        why: a reason that a user of HAMi accepts.
+        switch: the setting that brings HAMi's way back; empty when there is none.
+        explains: which differing fields of a case it explains.
+        cases: only these cases; empty is every case.
+        fields: only fields that begin so (``filter``, ``annotations``); empty is all.
+    """
+
+    name: str
+    what: str
+    why: str
+    switch: str = ""
+    explains: Explains = rules.everything
+    cases: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+
+    def explained(self, seen: rules.Seen) -> frozenset[Path]:
+        """Return the differing fields that this line explains."""
+        if self.cases and seen.name not in self.cases:
+            return frozenset()
+        found = frozenset(self.explains(seen)) & seen.wrong.keys()
+        if self.fields:
+            found = frozenset(path for path in found if path[0] in self.fields)
+        return found
+
+
+RULES: tuple[Difference, ...] = (
+    Difference(
+        name="one-segment-per-container",
+        what="A devices annotation has one segment for every container, init containers first, "
+        "empty where the container has no device.",
+        why="HAMi leaves some out; its plugin then serves the wrong container.",
+        explains=rules.segments,
+    ),
+    Difference(
+        name="only-vendors-asked-for",
+        what="Nothing is written for a vendor that the pod asks nothing of.",
+        why="HAMi writes empty texts of other vendors whose cards share the node.",
+        explains=rules.texts_of_other_vendors,
+    ),
+    Difference(
+        name="nonsense-is-refused",
+        what="A fractional, negative, or too large amount is refused at admission (422) with a "
+        "sentence that names container, resource and value.",
+        why="HAMi lets such a pod through without a device, or with the low 32 bits of the number.",
+        explains=rules.nonsense,
+    ),
+    Difference(
+        name="refusals-in-a-sentence",
+        what="A refusal's text says what to change; a bad value is answered with 422, not 500.",
+        why="A bad value is the author's fault, not the server's; the author has to know what "
+        "to write.",
+        explains=rules.refusal_words,
+    ),
+    Difference(
+        name="other-schedulers-without-a-remark",
+        what="A pod of another scheduler is allowed without a remark.",
+        why="Nothing is wrong with it.",
+        explains=rules.remark,
+    ),
+    Difference(
+        name="a-count-of-0-asks-for-nothing",
+        what="A container whose count is 0 asks for no card; a pod of such containers is left "
+        "as it is.",
+        why="HAMi takes the pod over and then places it anywhere.",
+        explains=rules.count_of_zero,
+    ),
+    Difference(
+        name="requests-count-as-limits",
+        what="An amount that stands in requests only is copied to limits.",
+        why="The API server wants both to be equal for such resources, and a default beside the "
+        "author's number would contradict it.",
+        explains=rules.limits_from_requests,
+    ),
+    Difference(
+        name="cores-end-at-100",
+        what="More than 100 cores are counted as 100 from the start.",
+        why="HAMi lowers the number later; the cards are the same.",
+        explains=rules.cores_above_whole,
+    ),
+    Difference(
+        name="stamps-only-for-registered-vendors",
+        what="A handshake is stamped only for vendors that have registered on the node.",
+        why="HAMi stamps every vendor on every node, CPU-only nodes too: writes without a reader.",
+        explains=rules.stamps,
+    ),
+    Difference(
+        name="cards-are-read-whatever-the-handshake-says",
+        what="A scheduler that has just started reads the cards of a node whose handshake says "
+        "Requesting.",
+        why="HAMi waits for the plugin's next report; until then the node takes no pod.",
+        explains=rules.read_at_start,
+    ),
+    Difference(
+        name="nothing-allocatable-takes-no-pod",
+        what="A node on which the kubelet offers none of a vendor's devices takes no new pod of "
+        "that vendor; seen for the first time without a handshake, it has no cards.",
+        why="The kubelet would refuse the pod; HAMi looks at the register text alone.",
+        explains=rules.nothing_allocatable,
+    ),
+    Difference(
+        name="bad-weights-are-a-reason",
+        what="Scoring weights that cannot be read are the reason for which each node is refused.",
+        why="The pod's author sees it in the pod's events; HAMi answers kube-scheduler with an "
+        "error.",
+        explains=rules.bad_weights,
+    ),
+    Difference(
+        name="lock-words",
+        what="A lock that cannot be read is one that is held: it ends with its expiry.",
+        why="HAMi fails every bind on that node until somebody removes it; the words differ.",
+        explains=rules.lock_words,
+    ),
+    Difference(
+        name="own-lock-written-again",
+        what="A lock that already names the pod is written again.",
+        why="Only a conditioned write proves that it is this bind's.",
+        explains=rules.own_lock,
+    ),
+    Difference(
+        name="init-containers-take-the-lock",
+        what="A pod whose devices are all in init containers takes the lock too.",
+        why="Its plugin finds the pod by the lock; HAMi looks at app containers only.",
+        explains=rules.lock_of_init_only,
+    ),
+    Difference(
+        name="side-cars-live-as-long-as-the-pod",
+        what="A native side-car (a restartable init container) is charged beside the app "
+        "containers, not instead of them.",
+        why="Both run at the same time; HAMi promises the card twice.",
+        explains=rules.sidecars,
+    ),
+    Difference(
+        name="equal-cards-by-index",
+        what="Among cards that are equal otherwise the one with the higher index is taken.",
+        why="HAMi takes the one later in the register text, whose order a real plugin draws by "
+        "chance, and above 12 cards whatever Go's sort leaves there.",
+        explains=rules.equal_cards,
+    ),
+    Difference(
+        name="equal-nodes-by-order",
+        what="Among nodes with equal scores the one named first is taken.",
+        why="HAMi's choice is random.",
+        explains=rules.equal_nodes,
+    ),
+    Difference(
+        name="nothing-stops-the-scheduler",
+        what="An entry of a list that is null is a fault of its own.",
+        why="HAMi stops with a nil dereference.",
+        explains=rules.panics,
+    ),
+)
+
+ROWS: tuple[Difference, ...] = (
+    Difference(
+        name="negative-promises",
+        what="A promise of negative memory or cores is unreadable.",
+        why="It would give a card more than it has.",
+        cases=("codec/pod-decode/mem-negative",),
+    ),
+    Difference(
+        name="semicolons-end-containers",
+        what="A `;` always ends a container.",
+        why="The form has no escapes.",
+        cases=("codec/container-decode/semicolon-in-cores",),
+    ),
+    Difference(
+        name="one-bad-segment",
+        what="A bad segment of a register text costs only itself, a blank one is none, and the "
+        "first character decides which form is read.",
+        why="HAMi loses all cards of the node.",
+        cases=("codec/node-colon-decode/newline", "codec/node-colon-decode/json"),
+    ),
+    Difference(
+        name="cards-need-an-id",
+        what="A card without an id is a fault.",
+        why="It could be promised to nobody.",
+        cases=("codec/node-json-decode/list-empty-object",),
+    ),
+    Difference(
+        name="lock-with-an-unreadable-time",
+        what="A lock with an unreadable time still names its owner; without one it can be taken "
+        "over as soon as that owner is gone.",
+        why="HAMi fails every bind on the node until somebody removes it.",
+        cases=("codec/lock-parse/unix", "nvidia/bind/locked-bad-time"),
+        fields=("error", "bind"),
+    ),
+    Difference(
+        name="more-clock-forms",
+        what="Handshake times with dots, or in ISO form, are read, so that such a stamp can "
+        "expire.",
+        why="HAMi cannot read what some plugins write, and keeps their dead cards for ever.",
+        cases=(
+            "codec/handshake/iso-alloc-none",
+            "codec/handshake/dots-alloc-none",
+            "codec/handshake/dots-alloc-0",
+        ),
+    ),
+    Difference(
+        name="no-stamp-on-a-dead-node",
+        what="A handshake that clean-up removed stays away while nothing is allocatable and the "
+        "register text is the same.",
+        why="HAMi stamps and removes it in turns for ever.",
+        cases=(
+            "codec/handshake/deleted-alloc-0",
+            "codec/handshake/empty-alloc-0",
+            "codec/handshake/missing",
+        ),
+    ),
+    Difference(
+        name="a-list-of-commas-allows-no-card",
+        what="A list of card ids that holds only commas allows no card.",
+        why="It allows no card in HAMi either; only a card with an empty id would pass, and "
+        "there is none.",
+        cases=("codec/check-uuid/13",),
+    ),
+    Difference(
+        name="reasons-apart",
+        what="Counted reasons are told apart without the blank behind the comma.",
+        why="HAMi takes the rest of the line for one word.",
+        cases=("codec/parse-reason/04",),
+    ),
+    Difference(
+        name="a-percentage-of-nothing",
+        what="A percentage of a card that registers no memory is refused.",
+        why="It would promise 0 MiB, which the plugin takes for no limit.",
+        cases=("nvidia/fit/devmem-zero-pct",),
+    ),
+    Difference(
+        name="requested-count-beside-limited-memory",
+        what="A count that stands in requests only is the author's.",
+        why="HAMi writes a count of 1 into limits, which contradicts it.",
+        cases=("nvidia/request/count-request-mem-limit",),
+    ),
+    Difference(
+        name="default-memory-shares",
+        what="A bare count that gets `defaultMemory` shares the card.",
+        why="HAMi gives it a part of the memory and all cores.",
+        cases=("nvidia/config/default-memory",),
+    ),
+    Difference(
+        name="terminating-pods-hold-their-cards",
+        what="A pod that is being deleted holds its cards until it is gone.",
+        why="Its containers still run.",
+        cases=("nvidia/usage/terminating",),
+    ),
+    Difference(
+        name="unreadable-promises-close-the-node",
+        what="While a bound pod's promise cannot be read, its node takes no new pod of that "
+        "vendor; an event says which pod.",
+        why="HAMi counts such a pod as holding nothing and promises its cards again.",
+        cases=("nvidia/usage/malformed-fields", "nvidia/usage/mem-over-int32"),
+    ),
+    Difference(
+        name="unbound-pods-hold-nothing",
+        what="A pod that is not bound holds nothing, whatever its annotations say.",
+        why="Here node and promise appear in one step; a text on an unbound pod is left over or "
+        "forged.",
+        cases=("nvidia/usage/self-refilter",),
+    ),
+    Difference(
+        name="dry-run-names-the-nodes",
+        what="A filter call with Node objects names all of them for a pod that asks for no card.",
+        why="HAMi answers with nothing, which the autoscaler reads as no.",
+        cases=("nvidia/simulation/no-request",),
+    ),
+    Difference(
+        name="dry-run-of-a-dead-node",
+        what="A node that says that nothing is allocatable takes no pod in a dry run either.",
+        why="The kubelet would refuse it.",
+        cases=("nvidia/simulation/handshake-expired",),
+    ),
+    Difference(
+        name="ids-are-unique",
+        what="Of two cards of a node with one id the first counts.",
+        why="A promise could not say which one it means.",
+        cases=("nvidia/decode/duplicate-id",),
+    ),
+    Difference(
+        name="expired-at-first-sight",
+        what="An expired handshake on a node with nothing allocatable is removed by a scheduler "
+        "that has just started, too.",
+        why="Otherwise a dead node keeps it for ever.",
+        cases=("nvidia/health/requesting-60s",),
+        fields=("node_annotations_written",),
+    ),
+    Difference(
+        name="an-empty-list-is-a-list",
+        what="A register text `[]` removes the cards.",
+        why="The plugin says so; HAMi keeps placing pods on them.",
+        cases=("nvidia/transition/register-empty-list",),
+    ),
+    Difference(
+        name="cordons-count-at-once",
+        what="A changed cordon list counts as soon as it is seen.",
+        why="HAMi waits for the next change of the register text.",
+        cases=("nvidia/transition/cordon-added-later", "nvidia/transition/cordon-removed"),
+    ),
+    Difference(
+        name="no-clock-in-cases",
+        what="`vgpu simulate --cases` does not wait for a lock to expire.",
+        why="No clock runs there; the operator itself waits in line.",
+        cases=("nvidia/bind/pod-group-lock-expires",),
+    ),
+)
+
+ALL = RULES + ROWS
+
+
+def rules_table() -> str:
+    """Return the document's table of rules."""
+    return _table(RULES, with_cases=False)
+
+
+def rows_table() -> str:
+    """Return the document's table of single cases."""
+    return _table(ROWS, with_cases=True)
+
+
+def _table(lines: Iterable[Difference], *, with_cases: bool) -> str:
+    head = ["Name", "What", "Why", "Switch"] + ["Recorded cases"] * with_cases
+    rows = [head, ["---"] * len(head)]
+    for line in lines:
+        row = [f"`{line.name}`", line.what, line.why, line.switch or "none"]
+        if with_cases:
+            row.append(", ".join(f"`{case}`" for case in line.cases))
+        rows.append(row)
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _write(document: pathlib.Path) -> None:
+    """Put both tables between their marks in the document."""
+    text = document.read_text(encoding="utf-8")
+    for mark, table in (("rules", rules_table()), ("rows", rows_table())):
+        before, _, rest = text.partition(f"<!-- generated: {mark} -->\n")
+        _, _, after = rest.partition("<!-- end -->")
+        text = f"{before}<!-- generated: {mark} -->\n\n{table}\n\n<!-- end -->{after}"
+    document.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    _write(pathlib.Path(__file__).parents[2] / "docs" / "compatibility.md")

@@ -1,0 +1,53 @@
+"""An operator that starts, stops, or follows again: what it tries, refuses, forgets."""
+
+import pytest
+
+from support.fake_kube import FakeKube
+from vgpu_operator import app
+from vgpu_operator.kube import errors, listen
+from vgpu_operator.model import settings
+
+LOCAL = listen.Address(host="127.0.0.1", port=0)
+
+
+async def test_a_bind_that_comes_while_the_operator_stops_is_refused() -> None:
+    """It would be cut off between the lock and the Binding."""
+    options = app.Options(
+        settings=settings.Settings(), extender_bind=LOCAL, metrics_bind=LOCAL, lease=None
+    )
+    operator = app.Operator(options, FakeKube())
+    operator.books.leader = True
+    operator._term_synced.set()
+    assert await operator.may_serve() == ""
+
+    operator.stop()
+
+    assert "stops" in await operator.may_serve()
+
+
+async def test_a_leader_that_follows_again_forgets_whom_it_refused() -> None:
+    options = app.Options(
+        settings=settings.Settings(), extender_bind=LOCAL, metrics_bind=LOCAL, lease=None
+    )
+    operator = app.Operator(options, FakeKube())
+    operator.books.refused["uid"] = object()  # type: ignore[assignment]  # never looked at
+
+    operator._leadership_changed(False)
+
+    assert operator.books.refused == {}
+
+
+async def test_an_api_server_that_is_away_at_the_start_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(app, "RETRY_PAUSE_S", 0)
+    options = app.Options(
+        settings=settings.Settings(), extender_bind=LOCAL, metrics_bind=LOCAL, lease=None
+    )
+    kube = FakeKube()
+    for _ in range(2):
+        kube.fail_next("GET", "/version", errors.Unreachable("no answer"))
+
+    await app.Operator(options, kube)._until_reachable()
+
+    assert len(kube.sent("GET", "/version")) == 3
