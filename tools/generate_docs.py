@@ -10,6 +10,7 @@ block cannot get from the code (what a kind of key is for, say) stands here.
 
 import ast
 import enum
+import functools
 import re
 import sys
 import tomllib
@@ -20,6 +21,7 @@ from typing import Final
 
 import prometheus_client as prom
 import pydantic
+import pydantic_core
 import typer
 from prometheus_client import metrics as prom_metrics
 
@@ -33,6 +35,9 @@ from vgpu_operator.vendors import base, registry
 from vgpu_operator.wire import keys
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+
+WRITTEN_ELSEWHERE: Final = ("docs/compatibility.md",)
+"""Pages whose blocks follow from the recorded answers: ``tests/support`` writes them."""
 
 _BLOCK: Final = re.compile(
     r"(?P<start><!-- generated: (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(?P<end><!-- end -->)",
@@ -54,6 +59,16 @@ KEY_FIELDS: Final[Mapping[str, tuple[str, str]]] = {
 }
 """Every ``…_key`` of ``VendorSpec``: where it stands and what it says."""
 
+NOTE_FIELDS: Final[Mapping[str, tuple[str, str]]] = {
+    "more_pod_keys": (
+        "Pod annotation",
+        "what the vendor's plugin reads besides; stripped from new pods",
+    ),
+    "pod_note_keys": ("Pod annotation", "what the vendor's rules read of a pod"),
+    "node_note_keys": ("Node annotation or label", "what the vendor's rules read of a node"),
+}
+"""Every ``…_keys`` of ``VendorSpec``, which holds several."""
+
 RESOURCE_FIELDS: Final[Mapping[str, str]] = {
     "count_resource": "how many different cards",
     "memory_resource": "memory on each card",
@@ -61,7 +76,17 @@ RESOURCE_FIELDS: Final[Mapping[str, str]] = {
     "cores_resource": "cores in percent of one card; 0 is no limit, 100 the whole card",
     "priority_resource": "the number in `CUDA_TASK_PRIORITY`",
 }
-"""Every ``…_resource`` of ``VendorSpec`` that is a name: what a container asks for by it."""
+"""Every ``…_resource`` of ``VendorSpec`` that a container names: what it asks for by it,
+where no setting says so."""
+
+RESOURCES_OF_NO_SETTING: Final[Mapping[str, str]] = {"enflame.com/drs-gcu": "slices of one card"}
+"""Names that stand for an empty setting: what a container asks for by them."""
+
+SUPPLY_FIELD: Final = "supply_resource"
+"""Only nodes name it."""
+
+CHIPS: Final[Mapping[str, str]] = {"ascend-": "Ascend chips", "iluvatar-": "Iluvatar chips"}
+"""Families of chips that differ in a word only, by the beginning of a vendor's id."""
 
 
 def rewrite(text: str) -> str:
@@ -90,7 +115,10 @@ def markdown_files() -> tuple[Path, ...]:
 def stale_files() -> dict[Path, str]:
     """Return the files whose blocks do not follow from the code, with what they should be."""
     stale = {}
+    elsewhere = {ROOT / name for name in WRITTEN_ELSEWHERE}
     for path in markdown_files():
+        if path in elsewhere:
+            continue
         text = path.read_text(encoding="utf-8")
         try:
             wanted = rewrite(text)
@@ -182,42 +210,67 @@ def _spec_fields(suffix: str, described: Iterable[str]) -> tuple[str, ...]:
     return known
 
 
+def _vendors() -> Iterator[tuple[str, base.Vendor]]:
+    """Yield every vendor, those that are switched on only by a setting too, with its name."""
+    on = {"ascend": {"enabled": True}, "iluvatar": {"enabled": True}}
+    for vendor in registry.build(settings.build({"vendors": on})):
+        families = (name for start, name in CHIPS.items() if vendor.spec.id.startswith(start))
+        yield next(families, vendor.spec.keyword), vendor
+
+
+def _of_chips(name: str, word: str, text: str) -> str:
+    """Return the text with ``<chip>`` for the keyword where a family differs in it only."""
+    return text.replace(word, "<chip>") if name in CHIPS.values() else text
+
+
 def vendor_keys() -> str:
     """Every key of every vendor."""
     fields = _spec_fields("_key", KEY_FIELDS)
+    notes = _spec_fields("_keys", NOTE_FIELDS)
     rows = []
-    for vendor in registry.build(settings.Settings()):
+    for name, vendor in _vendors():
         spec = vendor.spec
-        for field in fields:
-            key = getattr(spec, field)
+        single = ((getattr(spec, field), KEY_FIELDS[field]) for field in fields)
+        several = ((key, NOTE_FIELDS[field]) for field in notes for key in getattr(spec, field))
+        for key, (where, meaning) in (*single, *several):
             if key:
-                where, meaning = KEY_FIELDS[field]
-                rows.append((spec.keyword, _code(key), where, meaning))
-        rows += [
-            (
-                spec.keyword,
-                _code(key),
-                "Pod annotation",
-                "never written here; stripped from new pods",
-            )
-            for key in spec.more_pod_keys
-        ]
-    return _table(("Vendor", "Key", "Where", "What it says"), rows)
+                rows.append((name, _code(_of_chips(name, spec.keyword, key)), where, meaning))
+    return _table(("Vendor", "Key", "Where", "What it says"), dict.fromkeys(rows))
 
 
 def resources() -> str:
     """Every resource name of every vendor under the default settings."""
-    fields = _spec_fields("_resource", RESOURCE_FIELDS)
+    fields = _spec_fields("_resource", (*RESOURCE_FIELDS, SUPPLY_FIELD))
+    meanings = {**_resource_meanings(settings.VendorSettings()), **RESOURCES_OF_NO_SETTING}
     rows = []
-    for vendor in registry.build(settings.Settings()):
+    for name, vendor in _vendors():
         for field in fields:
-            name = getattr(vendor.spec, field)
-            if name:
-                unit = ""
-                if field == "memory_resource":
-                    unit = f", in units of {vendor.spec.memory_unit_mib} MiB"
-                rows.append((vendor.spec.keyword, _code(name), RESOURCE_FIELDS[field] + unit))
-    return _table(("Vendor", "Resource", "What a container asks for"), rows)
+            resource = getattr(vendor.spec, field)
+            if resource and field != SUPPLY_FIELD:
+                meaning = meanings.get(resource, RESOURCE_FIELDS[field])
+                if field == "memory_resource" and "B" not in meaning:
+                    meaning += f", in units of {vendor.spec.memory_unit_mib} MiB"
+                shown = _code(_of_chips(name, vendor.spec.keyword, resource))
+                rows.append((name, shown, meaning))
+    return _table(("Vendor", "Resource", "What a container asks for"), dict.fromkeys(rows))
+
+
+def _resource_meanings(section: pydantic.BaseModel) -> dict[str, str]:
+    """Return what the settings say of every resource name in them.
+
+    A setting's text begins with "Resource"; what follows a semicolon is about the setting.
+    """
+    found = {}
+    docs = _class_docs(type(section))
+    for name in type(section).model_fields:
+        value = getattr(section, name)
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, pydantic.BaseModel):
+                found |= _resource_meanings(part)
+            elif isinstance(part, str) and docs.get(name, "").startswith("Resource "):
+                text = docs[name].partition(";")[0].rstrip(".")
+                found[part] = re.sub(r"^Resource (that counts|that|for) ", "", text)
+    return found
 
 
 # State machines.
@@ -236,34 +289,52 @@ def _machine(name: str) -> Callable[[], str]:
 
 def configuration() -> str:
     """Every setting: path in the file, type, default, meaning."""
-    docs = {
-        (node.name, field): text
-        for node in _module_tree(settings.__file__).body
-        if isinstance(node, ast.ClassDef)
-        for field, text in _attribute_docs(node.body)
-    }
-    rows = _setting_rows(settings.Settings, "", docs)
+    rows = _setting_rows(settings.Settings, "")
     return _table(("Path", "Type", "Default", "Meaning"), rows)
 
 
 def _setting_rows(
-    section: type[pydantic.BaseModel], prefix: str, docs: Mapping[tuple[str, str], str]
+    section: type[pydantic.BaseModel], prefix: str
 ) -> Iterator[tuple[str, str, str, str]]:
+    docs = _class_docs(section)
     for name, field in section.model_fields.items():
         path = f"{prefix}{field.alias or name}"
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, pydantic.BaseModel):
-            yield from _setting_rows(kind, f"{path}.", docs)
+        if _is_section(field.annotation):
+            yield from _setting_rows(field.annotation, f"{path}.")
             continue
         limits = ", ".join(_limit(rule) for rule in field.metadata if _limit(rule))
-        words = _type_words(kind) + (f", {limits}" if limits else "")
-        yield _code(path), words, _default(field.default), docs[section.__name__, name]
+        words = _type_words(field.annotation) + (f", {limits}" if limits else "")
+        yield _code(path), words, _default(field.default), docs[name]
+        member = _member(field.annotation)
+        if _is_section(member):
+            yield from _setting_rows(member, f"{path}[].")
+
+
+@functools.cache
+def _class_docs(section: type[pydantic.BaseModel]) -> Mapping[str, str]:
+    """Return the docstrings of a section's fields."""
+    for node in _module_tree(sys.modules[section.__module__].__file__).body:
+        if isinstance(node, ast.ClassDef) and node.name == section.__name__:
+            return dict(_attribute_docs(node.body))
+    raise ValueError(f"{section.__name__} is no class of its module")
+
+
+def _is_section(kind: object) -> typing.TypeGuard[type[pydantic.BaseModel]]:
+    return isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)
+
+
+def _member(kind: object) -> object:
+    """Return what a list holds; None for other kinds."""
+    return typing.get_args(kind)[0] if typing.get_origin(kind) is tuple else None
 
 
 def _type_words(kind: object) -> str:
     if isinstance(kind, enum.EnumType):
         members: Mapping[str, enum.Enum] = kind.__members__
         return ", ".join(_code(str(word.value)) for word in members.values())
+    member = _member(kind)
+    if member is not None:
+        return "list of sections" if _is_section(member) else "list of texts"
     if typing.get_origin(kind) is not None:
         return "mapping of text to list of texts"
     plain = {bool: "true or false", int: "whole number", float: "number", str: "text"}
@@ -284,8 +355,12 @@ def _limit(rule: object) -> str:
 
 
 def _default(value: object) -> str:
-    if value in ("", {}):
+    if value is pydantic_core.PydanticUndefined:
+        return "must be given"
+    if value in ("", {}, ()):
         return "empty"
+    if isinstance(value, tuple):
+        return "those of HAMi's chart"
     if isinstance(value, bool):
         return _code(str(value).lower())
     if isinstance(value, float) and value.is_integer():

@@ -82,6 +82,7 @@ class Operator:
             self.clock,
             may_write=lambda: self.books.leader,
             on_failure=_log_lost_event,
+            on_drop=lambda event: self.instruments.count_dropped_event(event.reason),
         )
         self.waits = kube_waiting.Waiting(self.books, self.clock)
         self.performer = perform.Performer(
@@ -90,6 +91,7 @@ class Operator:
             decode_pod=lambda raw: intake.decode_pod(self.books, raw),
             may_write=lambda: self.books.leader,
             wait=self.waits.change,
+            tell=lambda news: self.intake.react(news),
             on_failure=self._effect_failed,
         )
         self.intake = intake.Intake(
@@ -117,6 +119,7 @@ class Operator:
         )
         self.ports: dict[str, int] = {}
         self._stop = asyncio.Event()
+        self._term = 0
         self._term_synced = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -135,7 +138,7 @@ class Operator:
                 return
             self._spawn(self.leader.run())
             await self.leader.refresh()
-            await self._sync()
+            await self._begin_term()
             self._spawn(self._watch())
             if on_ready is not None and not self._stop.is_set():
                 on_ready()
@@ -236,16 +239,22 @@ class Operator:
         self.books.label_in_binding = not minor or int(minor) >= LABEL_MERGE_MINOR
 
     async def _sync(self) -> None:
-        """Take in everything once; try until it works."""
+        """Take in everything once; try until it works.
+
+        A list that was begun before a term may lack what the leader before us
+        has done since: then once more.
+        """
         while not self._stop.is_set():
+            term = self._term
             try:
                 await self.intake.sync()
             except errors.ApiError as fault:
                 log.warning("sync failed, trying again", error=str(fault))
                 await asyncio.sleep(RETRY_PAUSE_S)
             else:
-                self._term_synced.set()
-                return
+                if term == self._term:
+                    self._term_synced.set()
+                    return
 
     async def _watch(self) -> None:
         """Run Kopf; when it gives up (a long outage), begin again with a fresh sync."""
@@ -275,13 +284,18 @@ class Operator:
             self.waits.give_up_all("this replica no longer leads")
             self.books.refused.clear()
             return
-        if self.books.synced and self.options.lease is not None:
-            self._term_synced.clear()
+        self._term += 1
+        self._term_synced.clear()
+        if self.books.synced:
             self._spawn(self._begin_term())
 
     async def _begin_term(self) -> None:
+        """Take in everything; a leader then does and says what is due."""
         await self._sync()
+        if self._stop.is_set() or not self.books.leader:
+            return
         self.intake.tick()
+        await self.intake.tell_standing_complaints()
 
     def _effect_failed(self, effect: effects.Effect, fault: effects.EffectFailed) -> None:
         self.instruments.count_failed_effect(type(effect).__name__)
@@ -298,8 +312,7 @@ class Operator:
 
     async def _close(self) -> None:
         """Finish what is being written, end the rest."""
-        await self.binder.close()
-        await self.intake.close()
+        await asyncio.gather(self.binder.close(), self.intake.close())
         running = tuple(self._tasks)
         for task in running:
             task.cancel()
@@ -346,6 +359,7 @@ def configure_logging(*, level: str = "INFO", as_json: bool = True) -> None:
     logging.basicConfig(level=logging.WARNING, format="%(message)s", force=True)
     # Kopf tells every handled event; only its warnings concern an operator of a cluster.
     logging.getLogger("kopf").setLevel(logging.WARNING)
+    logging.getLogger("aiohttp.server").addFilter(listen.is_worth_a_line)
 
 
 def _stderr() -> Any:

@@ -18,7 +18,7 @@ from support.operator_books import (
     open_books,
     pending,
 )
-from vgpu_operator.flows import books, reconcile, register
+from vgpu_operator.flows import books, pod_events, register
 from vgpu_operator.model import records
 
 Event = tuple[str, Any]
@@ -68,9 +68,9 @@ def deliver(held: books.Books, event: Event) -> None:
     elif kind == "node gone":
         register.node_gone(held, what[0], uid=what[1])
     elif kind == "pod":
-        reconcile.pod_seen(held, what)
+        pod_events.pod_seen(held, what)
     else:
-        reconcile.pod_gone(held, what)
+        pod_events.pod_gone(held, what)
 
 
 def state(held: books.Books) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support import clusters, slow_twin
-from vgpu_operator.model import allocation, device, policy, reason, records, request
+from support import clusters, slow_twin, toy_vendors
+from vgpu_operator.model import allocation, device, policy, quota, reason, records, request
 from vgpu_operator.scheduling import choose, fit
 
 KINDS = tuple(request.ContainerKind)
@@ -132,25 +132,84 @@ def questions(draw: st.DrawFn) -> tuple[clusters.Cluster, request.PodRequest, fi
         vendors=VENDORS,
     )
     cluster.pods = [draw(pods(number, cluster)) for number in range(draw(st.integers(0, 4)))]
+    wish = draw(wishes(cluster, containers()))
+    return cluster, wish, fit.Defaults(card_policies=tuple(draw(CARD_POLICIES)))
+
+
+@st.composite
+def wishes(
+    draw: st.DrawFn,
+    cluster: clusters.Cluster,
+    wanted: st.SearchStrategy[tuple[request.ContainerRequest, ...]],
+) -> request.PodRequest:
+    """Return the pod to place."""
     ids = [
         card.id for node in cluster.nodes.values() for held in node.cards.values() for card in held
     ]
     weights = st.builds(policy.ScoringWeights, slot=st.integers(0, 3), memory=st.integers(0, 3))
-    wish = request.PodRequest(
+    return request.PodRequest(
         pod=request.PodKey(namespace="team-a", name="p1", uid="u1"),
-        containers=draw(containers()),
+        containers=draw(wanted),
         selections={"NVIDIA": draw(selections(ids))},
         node_policy=draw(st.sampled_from([None, *policy.NodePolicy])),
         card_policies=tuple(draw(CARD_POLICIES)) if draw(st.booleans()) else (),
         weights=draw(st.none() | weights),
     )
+
+
+@st.composite
+def roomy(draw: st.DrawFn) -> tuple[clusters.Cluster, request.PodRequest, fit.Defaults]:
+    """Return a question where most cards serve, so that it is decided late in the walk."""
+    held = {
+        vendor: tuple(
+            clusters.card(
+                f"{vendor}-{number}",
+                index=draw(st.integers(0, 2)),
+                slots=draw(st.sampled_from([2, 3, 4])),
+                memory_mib=draw(st.sampled_from([100, 100, 200])),
+                cores_percent=draw(st.sampled_from([100, 200])),
+                card_type=vendor,
+                numa=draw(st.integers(0, 1)),
+                healthy=draw(st.sampled_from([True, True, True, True, False])),
+            )
+            for number in range(draw(st.integers(2, 6)))
+        )
+        for vendor in VENDORS
+    }
+    node = clusters.Node(cards=held, allocatable=dict.fromkeys(VENDORS, 8))
+    cluster = clusters.Cluster(nodes={"node-a": node}, vendors=VENDORS)
+    cluster.pods = [draw(pods(number, cluster)) for number in range(draw(st.integers(0, 2)))]
+    kinds = draw(st.lists(st.sampled_from(KINDS), min_size=2, max_size=4))
+    kinds.sort(key=lambda kind: kind is request.ContainerKind.APP)
+    wanted = tuple(
+        clusters.container(
+            clusters.asks(
+                draw(st.sampled_from([1, 1, 2])),
+                vendor=draw(st.sampled_from(["NVIDIA", "NVIDIA", "MLU"])),
+                memory_mib=draw(st.sampled_from([0, 30, 60])),
+                percent=draw(st.sampled_from([None, 30, 50])),
+                cores_percent=draw(st.sampled_from([0, 30, 60])),
+            ),
+            kind=kind,
+        )
+        for kind in kinds
+    )
+    rules = request.CardSelection(numa_bind=draw(st.booleans()))
+    wish = dataclasses.replace(draw(wishes(cluster, st.just(wanted))), selections={"NVIDIA": rules})
     return cluster, wish, fit.Defaults(card_policies=tuple(draw(CARD_POLICIES)))
 
 
+AMOUNTS = st.sampled_from([None, 60, 90, 120, 150, 30, 0])
+ALLOWANCES = st.fixed_dictionaries(
+    dict.fromkeys(VENDORS, st.builds(quota.Allowance, memory_mib=AMOUNTS, cores=AMOUNTS))
+)
+
+
 @settings(max_examples=120, deadline=None)
-@given(questions(), st.permutations([*NAMES, "node-z"]))
+@given(questions() | roomy(), st.permutations([*NAMES, "node-z"]))
 def test_place_says_of_every_node_what_the_slow_twin_says(
-    question: tuple[clusters.Cluster, request.PodRequest, fit.Defaults], names: list[str]
+    question: tuple[clusters.Cluster, request.PodRequest, fit.Defaults],
+    names: list[str],
 ) -> None:
     cluster, wish, defaults = question
     books = clusters.build_ledger(cluster)
@@ -159,6 +218,98 @@ def test_place_says_of_every_node_what_the_slow_twin_says(
 
     twin = slow_twin.Twin(cluster)
     expected = {name: twin.judge(name, wish, defaults.card_policies) for name in names}
+    assert_same(found, expected, names)
+
+
+@settings(max_examples=200, deadline=None)
+@given(roomy(), ALLOWANCES)
+def test_under_a_quota_place_and_choose_say_what_the_slow_twin_says(
+    question: tuple[clusters.Cluster, request.PodRequest, fit.Defaults],
+    allowances: dict[str, quota.Allowance],
+) -> None:
+    cluster, wish, defaults = question
+    view = clusters.build_ledger(cluster).snapshot()
+    names = list(cluster.nodes)
+
+    found = fit.place(view, names, wish, defaults, allowances=allowances)
+
+    twin = slow_twin.Twin(cluster)
+    expected = {name: twin.judge(name, wish, defaults.card_policies, allowances) for name in names}
+    assert_same(found, expected, names)
+    for name in names:
+        chosen = choose.choose(view, name, wish, defaults, allowances=allowances)
+        assert_chosen(chosen, expected[name], found.rejections.get(name))
+
+
+@settings(max_examples=120, deadline=None)
+@given(questions() | roomy(), st.permutations([*NAMES, "node-z"]), toy_vendors.COMMON_BY_HAND)
+def test_a_vendor_that_applies_the_common_rules_by_hand_says_what_the_slow_twin_says(
+    question: tuple[clusters.Cluster, request.PodRequest, fit.Defaults],
+    names: list[str],
+    vendors: dict[str, toy_vendors.ByHand],
+) -> None:
+    cluster, wish, defaults = without_numa_bind(question)
+    defaults = dataclasses.replace(defaults, vendors=vendors)
+    view = clusters.build_ledger(cluster).snapshot()
+
+    found = fit.place(view, names, wish, defaults)
+
+    twin = slow_twin.Twin(cluster)
+    expected = {name: twin.judge(name, wish, defaults.card_policies) for name in names}
+    assert_same(found, expected, names)
+    for name in cluster.nodes:
+        chosen = choose.choose(view, name, wish, defaults)
+        assert_chosen(chosen, expected[name], found.rejections.get(name))
+
+
+@settings(max_examples=120, deadline=None)
+@given(roomy(), toy_vendors.COMMON_BY_HAND, ALLOWANCES)
+def test_choose_keeps_to_the_quota_and_agrees_with_place(
+    question: tuple[clusters.Cluster, request.PodRequest, fit.Defaults],
+    vendors: dict[str, toy_vendors.ByHand],
+    allowances: dict[str, quota.Allowance],
+) -> None:
+    cluster, wish, defaults = without_numa_bind(question)
+    defaults = dataclasses.replace(defaults, vendors=vendors)
+    books = clusters.build_ledger(cluster)
+    view = books.snapshot()
+
+    placed = fit.place(view, list(cluster.nodes), wish, defaults, allowances=allowances)
+    answers = {
+        name: choose.choose(view, name, wish, defaults, allowances=allowances)
+        for name in cluster.nodes
+    }
+
+    for name, chosen in answers.items():
+        if isinstance(chosen, reason.NodeRejection):
+            assert chosen == placed.rejections[name]
+            continue
+        assert name in placed.fitting
+        before = books.quota_used(wish.pod.namespace)
+        books.assume(wish, chosen)
+        after = books.quota_used(wish.pod.namespace)
+        for vendor, allowance in allowances.items():
+            taken = after.get(vendor, quota.NOTHING) - before.get(vendor, quota.NOTHING)
+            assert allowance.covers(taken)
+        books.unassume(wish.pod.uid)
+        assert books.quota_used(wish.pod.namespace) == before
+
+
+def without_numa_bind(
+    question: tuple[clusters.Cluster, request.PodRequest, fit.Defaults],
+) -> tuple[clusters.Cluster, request.PodRequest, fit.Defaults]:
+    """Return the question for a vendor that knows no NUMA rule."""
+    cluster, wish, defaults = question
+    selections = {
+        vendor: dataclasses.replace(rules, numa_bind=False)
+        for vendor, rules in wish.selections.items()
+    }
+    return cluster, dataclasses.replace(wish, selections=selections), defaults
+
+
+def assert_same(
+    found: fit.Placement, expected: dict[str, slow_twin.NodeAnswer], names: Sequence[str]
+) -> None:
     assert found.fitting == [name for name in names if expected[name].fits]
     assert found.raw_scores.tolist() == [expected[name].score for name in found.fitting]
     refused = {name: answer for name, answer in expected.items() if not answer.fits}
@@ -174,7 +325,7 @@ def test_place_says_of_every_node_what_the_slow_twin_says(
 
 
 @settings(max_examples=120, deadline=None)
-@given(questions())
+@given(questions() | roomy())
 def test_choose_takes_the_cards_that_the_slow_twin_takes(
     question: tuple[clusters.Cluster, request.PodRequest, fit.Defaults],
 ) -> None:
@@ -186,23 +337,33 @@ def test_choose_takes_the_cards_that_the_slow_twin_takes(
         chosen = choose.choose(view, name, wish, defaults)
 
         expected = twin.judge(name, wish, defaults.card_policies)
-        if not expected.fits:
-            assert isinstance(chosen, reason.NodeRejection)
-            assert chosen == fit.place(view, [name], wish, defaults).rejections[name]
-            continue
-        assert isinstance(chosen, allocation.Allocation)
-        assert chosen.node == name
-        assert set(chosen.shares) == set(wish.vendors)
-        for vendor, entries in chosen.shares.items():
-            assert [
-                [(share.device_id, share.memory_mib, share.cores_percent) for share in entry]
-                for entry in entries
-            ] == expected.shares[vendor]
-            assert {share.vendor_word for entry in entries for share in entry} <= {vendor}
+        placed = fit.place(view, [name], wish, defaults)
+        assert_chosen(chosen, expected, placed.rejections.get(name))
+        if isinstance(chosen, allocation.Allocation):
+            assert chosen.node == name
+            assert set(chosen.shares) == set(wish.vendors)
+
+
+def assert_chosen(
+    chosen: allocation.Allocation | reason.NodeRejection,
+    expected: slow_twin.NodeAnswer,
+    placed: reason.NodeRejection | None,
+) -> None:
+    if not expected.fits:
+        assert isinstance(chosen, reason.NodeRejection)
+        assert chosen == placed
+        return
+    assert isinstance(chosen, allocation.Allocation)
+    for vendor, entries in chosen.shares.items():
+        assert [
+            [(share.device_id, share.memory_mib, share.cores_percent) for share in entry]
+            for entry in entries
+        ] == expected.shares[vendor]
+        assert {share.vendor_word for entry in entries for share in entry} <= {vendor}
 
 
 @settings(max_examples=120, deadline=None)
-@given(questions())
+@given(questions() | roomy())
 def test_what_is_chosen_never_promises_a_card_beyond_its_totals(
     question: tuple[clusters.Cluster, request.PodRequest, fit.Defaults],
 ) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from support import operator_books, pods
 from support.dialogue import Dialogue
-from vgpu_operator.flows import bind, books, effects, locks, reconcile, register
+from vgpu_operator.flows import bind, books, effects, locks, pod_events, reconcile, register
 from vgpu_operator.flows import filter as flow_filter
 from vgpu_operator.model import errors, request
 from vgpu_operator.vendors import records
@@ -129,12 +129,11 @@ class Leader:
         self.books = operator_books.open_books()
         self.flows = {}
         self.read_up_to = dict.fromkeys(("node", "pod"), len(self.api.history))
-        reconcile.listed(
+        operator_books.list_in(
             self.books,
             nodes=[self.node(raw) for raw in self.api.nodes.values()],
-            nodes_version=str(self.api.version),
             pods=[self.pod(raw) for raw in self.api.pods.values()],
-            pods_version=str(self.api.version),
+            version=str(self.api.version),
             now=now,
         )
 
@@ -158,9 +157,9 @@ class Leader:
             if kind == "node":
                 register.node_seen(self.books, self.node(raw), now)
             elif what == "gone":
-                reconcile.pod_gone(self.books, self.pod(raw).key)
+                pod_events.pod_gone(self.books, self.pod(raw).key)
             else:
-                reconcile.pod_seen(self.books, self.pod(raw))
+                pod_events.pod_seen(self.books, self.pod(raw))
             return
 
     def answer(self, effect: effects.Effect) -> Any:
@@ -239,7 +238,7 @@ class World:
             served = self._kubelet()
             freed = self._plugin_frees_a_lock()
             self.check()
-            if not (busy or served or freed or self._locks_in_use()):
+            if not (busy or served or freed or self._locks()):
                 return
         raise Violation(f"the cluster never comes to rest: {self._locks()}")
 
@@ -254,11 +253,6 @@ class World:
         """Have a leader begin to bind that pod to that node."""
         args = extender.BindArgs(namespace="team-a", name=name, uid=f"u-{name}", node=node)
         return Dialogue(bind.bind(leader.books, args, self.now))
-
-    def _locks_in_use(self) -> list[str]:
-        """Return locks but for those of unbound pods: whoever wants such a lock takes it over."""
-        unbound = {r["metadata"]["name"] for r in self.api.pods.values() if not _node_of(r)}
-        return [text for text in self._locks().values() if text.split(",")[2] not in unbound]
 
     # What may happen.
 
@@ -341,7 +335,7 @@ class World:
     def _quick_tick(self, leader: Leader) -> None:
         for effect in reconcile.quick_tick(leader.books, self.now).effects:
             self._perform_quietly(effect)
-        for flow in locks.orphans(leader.books, nodes=leader.books.locks.nodes()):
+        for flow in locks.orphans(leader.books, nodes=leader.books.locks.nodes(), now=self.now):
             talk = Dialogue(flow)
             while not talk.ended:
                 self._exchange(leader, talk, talk.expects(object), faults=False)

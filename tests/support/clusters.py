@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from vgpu_operator.ledger import ledger
+from vgpu_operator.ledger import charges, ledger
 from vgpu_operator.model import (
     allocation,
     device,
@@ -171,10 +171,13 @@ def holder(
 
 
 def build_ledger(
-    cluster: Cluster, *, trust: settings.Trust = settings.Trust.REQUESTS
+    cluster: Cluster,
+    *,
+    trust: settings.Trust = settings.Trust.REQUESTS,
+    rules: charges.Rules | None = None,
 ) -> ledger.Ledger:
     """Return the books of that cluster."""
-    books = ledger.Ledger(vendors=cluster.vendors, trust=trust)
+    books = ledger.Ledger(vendors=cluster.vendors, trust=trust, rules=rules)
     for name, one in cluster.nodes.items():
         for vendor in cluster.vendors:
             books.set_devices(name, vendor, one.cards.get(vendor, ()))

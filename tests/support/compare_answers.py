@@ -73,9 +73,7 @@ def _flatten(value: Any, path: Path, depth: int, into: dict[Path, Any]) -> None:
     into[path] = value
 
 
-def differences(
-    expect: Mapping[str, Any], answer: Mapping[str, Any]
-) -> dict[Path, Difference]:
+def differences(expect: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[Path, Difference]:
     """Return where an answer differs in the fields that were recorded."""
     want = flat(expect)
     have = flat({name: part for name, part in answer.items() if name in expect})

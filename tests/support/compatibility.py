@@ -98,6 +98,19 @@ RULES: tuple[Difference, ...] = (
         explains=rules.limits_from_requests,
     ),
     Difference(
+        name="amounts-in-requests-count",
+        what="An amount that stands in requests only counts like a limit, whatever the vendor.",
+        why="HAMi reads some of them and passes over others.",
+        explains=rules.only_in_requests,
+    ),
+    Difference(
+        name="requests-are-left-to-the-api-server",
+        what="Admission sets limits; requests of the same name are left to the API server, "
+        "which copies them from limits.",
+        why="The stored pod is the same, and a patch that is not needed can conflict with none.",
+        explains=rules.requests_left_alone,
+    ),
+    Difference(
         name="cores-end-at-100",
         what="More than 100 cores are counted as 100 from the start.",
         why="HAMi lowers the number later; the cards are the same.",
@@ -115,6 +128,32 @@ RULES: tuple[Difference, ...] = (
         "Requesting.",
         why="HAMi waits for the plugin's next report; until then the node takes no pod.",
         explains=rules.read_at_start,
+    ),
+    Difference(
+        name="expired-at-first-sight",
+        what="An expired handshake on a node with nothing allocatable is removed by a scheduler "
+        "that has just started, too.",
+        why="Otherwise a dead node keeps it for ever.",
+        explains=rules.expired_at_first_sight,
+    ),
+    Difference(
+        name="texts-count-when-they-change",
+        what="A changed register text counts as soon as it is seen.",
+        why="HAMi waits for the plugin's next report, and promises cards that are not there.",
+        explains=rules.read_on_change,
+    ),
+    Difference(
+        name="cards-leave-with-the-capacity",
+        what="Cards that a node's capacity or its plugin's list no longer names are gone.",
+        why="HAMi keeps them until it is restarted.",
+        explains=rules.gone_with_the_capacity,
+    ),
+    Difference(
+        name="a-bad-text-costs-only-itself",
+        what="One bad entry of a register text is lost, the rest counts; both forms of the text "
+        "are read for every vendor.",
+        why="HAMi loses all cards of the node.",
+        explains=rules.bad_text_costs_itself,
     ),
     Difference(
         name="nothing-allocatable-takes-no-pod",
@@ -149,6 +188,13 @@ RULES: tuple[Difference, ...] = (
         explains=rules.lock_of_init_only,
     ),
     Difference(
+        name="mlu-lock-names-its-owner",
+        what="The lock `cambricon.com/dsmlu.lock` is written with its owner, like every lock.",
+        why="Without one nobody can tell whether it is still needed; the plugin removes it "
+        "without reading it.",
+        explains=rules.owned_mlu_lock,
+    ),
+    Difference(
         name="side-cars-live-as-long-as-the-pod",
         what="A native side-car (a restartable init container) is charged beside the app "
         "containers, not instead of them.",
@@ -163,10 +209,28 @@ RULES: tuple[Difference, ...] = (
         explains=rules.equal_cards,
     ),
     Difference(
-        name="equal-nodes-by-order",
-        what="Among nodes with equal scores the one named first is taken.",
-        why="HAMi's choice is random.",
-        explains=rules.equal_nodes,
+        name="scores-in-double-precision",
+        what="Node scores are worked out with 53 bits.",
+        why="HAMi's 24 bits lose the second decimal of scores above 100,000.",
+        explains=rules.double_precision,
+    ),
+    Difference(
+        name="a-missing-vendor-is-unregistered",
+        what="A node without any card of a vendor that the pod asks for is `node unregistered`.",
+        why="HAMi says so only where no vendor is registered.",
+        explains=rules.missing_vendor,
+    ),
+    Difference(
+        name="neuron-cores-are-known-on-the-node",
+        what="How many cores a Neuron device has is read from the node that is looked at.",
+        why="HAMi keeps the number that it saw last on any node.",
+        explains=rules.neuron_cores,
+    ),
+    Difference(
+        name="slices-are-slots",
+        what="A share of an Enflame card takes as many slots as it takes slices.",
+        why="HAMi counts so when it chooses, and one a share when it counts again.",
+        explains=rules.slices,
     ),
     Difference(
         name="nothing-stops-the-scheduler",
@@ -249,7 +313,7 @@ ROWS: tuple[Difference, ...] = (
         name="a-percentage-of-nothing",
         what="A percentage of a card that registers no memory is refused.",
         why="It would promise 0 MiB, which the plugin takes for no limit.",
-        cases=("nvidia/fit/devmem-zero-pct",),
+        cases=("nvidia/fit/devmem-zero-pct", "cambricon-mlu/decode/no-mem"),
     ),
     Difference(
         name="requested-count-beside-limited-memory",
@@ -302,14 +366,6 @@ ROWS: tuple[Difference, ...] = (
         cases=("nvidia/decode/duplicate-id",),
     ),
     Difference(
-        name="expired-at-first-sight",
-        what="An expired handshake on a node with nothing allocatable is removed by a scheduler "
-        "that has just started, too.",
-        why="Otherwise a dead node keeps it for ever.",
-        cases=("nvidia/health/requesting-60s",),
-        fields=("node_annotations_written",),
-    ),
-    Difference(
         name="an-empty-list-is-a-list",
         what="A register text `[]` removes the cards.",
         why="The plugin says so; HAMi keeps placing pods on them.",
@@ -320,6 +376,148 @@ ROWS: tuple[Difference, ...] = (
         what="A changed cordon list counts as soon as it is seen.",
         why="HAMi waits for the next change of the register text.",
         cases=("nvidia/transition/cordon-added-later", "nvidia/transition/cordon-removed"),
+    ),
+    Difference(
+        name="cards-are-hidden-from-containers-without-any",
+        what="`overwriteEnv` hides cards from containers that ask for no card at all, once, and "
+        "only in a pod that asks for some.",
+        why="HAMi writes the variable twice, and for Ascend also into the container that has "
+        "the card; a pod that asks for nothing is left as it is.",
+        cases=(
+            "ascend-910a/admission/overwrite-env-two-chips",
+            "ascend-910a/admission/overwrite-env-no-npu",
+            "mixed/admission/overwrite-env-two-vendors",
+        ),
+        fields=("admission",),
+    ),
+    Difference(
+        name="a-chip-is-not-its-namesake",
+        what="Cards of the chip Ascend910B4-1 do not serve requests for Ascend910B4.",
+        why="HAMi finds the shorter name in the longer one; the plugin of the one chip cannot "
+        "serve the other.",
+        cases=("ascend-910b4/fit/takes-910b4-1-cards", "mixed/mixed/ascend-910b4-substring"),
+    ),
+    Difference(
+        name="pairs-count-against-all-cards",
+        what="Reasons on cards that come in pairs (Ascend910C) are counted against all cards.",
+        why="HAMi counts them against what is left of the pairs, which gives 7/2.",
+        cases=(
+            "ascend-910c/fit/pair-used135-want-4",
+            "ascend-910c/fit/pair-used0246-want-2",
+            "ascend-910c/fit/pair-used0123456-want-1",
+        ),
+        fields=("filter",),
+    ),
+    Difference(
+        name="neuron-devices-with-four-cores",
+        what="All four cores of a Neuron device are kept account of.",
+        why="HAMi follows two of them.",
+        cases=(
+            "awsneuron/decode/four-core-count",
+            "awsneuron/fit/single-four-core-used-3-want-core",
+            "awsneuron/fit/single-four-core-want-4-cores",
+        ),
+    ),
+    Difference(
+        name="mlu-lock-like-the-others",
+        what="The MLU lock ends like the node lock: by its owner's end, or after `lock.expiryS` "
+        "(HAMi: 2 minutes); init containers need it too.",
+        why="One rule for every lock; a lock is never taken from a pod whose allocation may "
+        "still come.",
+        switch="lock.expiryS",
+        cases=("cambricon-mlu/bind/lock-old", "cambricon-mlu/bind/lock-kept-by-init-only"),
+        fields=("bind",),
+    ),
+    Difference(
+        name="slices-that-others-hold",
+        what="An Enflame card whose slices are all held has no slot left.",
+        why="HAMi forgets slices when it counts again.",
+        cases=("enflame-drs/fit/mem-full", "enflame-drs/fit/slots-rebuilt"),
+    ),
+    Difference(
+        name="kunlun-wings-by-index",
+        what="Which half of a Kunlun node a card belongs to goes by its index.",
+        why="HAMi goes by the place in a list that it has just sorted by score.",
+        cases=(
+            "kunlun-xpu/fit/used-5-want-2",
+            "kunlun-xpu/fit/used-5-want-4",
+            "kunlun-xpu/fit/used-67-want-1",
+            "kunlun-xpu/fit/used-36-want-4",
+            "kunlun-xpu/fit/used-04-want-4",
+            "kunlun-xpu/fit/used-012567-want-2",
+            "random2/039-kunlun-vxpu",
+            "random2/063-kunlun-vxpu",
+            "random2/103-kunlun-vxpu",
+        ),
+    ),
+    Difference(
+        name="kunlun-slice-in-requests",
+        what="A slice that stands in requests only is rounded up like one in limits.",
+        why="HAMi leaves it as it is.",
+        cases=("kunlun-vxpu/request/slice-in-requests-only",),
+        fields=("admission",),
+    ),
+    Difference(
+        name="metax-memory-in-gib",
+        what="A bare number of `metax-tech.com/vmemory` is GiB, whatever suffix the API server "
+        "prints it with; less than 1 MiB is refused.",
+        why="HAMi takes 1000, which the API server prints as 1k, for bytes, and gives a whole "
+        "card for it.",
+        cases=(
+            "metax-sgpu/request/vmemory-1000",
+            "metax-sgpu/request/vmemory-2000",
+            "metax-sgpu/request/vmemory-1k",
+            "metax-sgpu/request/vmemory-64k",
+            "metax-sgpu/request/mem-2Ki",
+        ),
+    ),
+    Difference(
+        name="mig-cores-count",
+        what="A MIG profile has to have as many cores as are asked for.",
+        why="HAMi passes over the cores.",
+        cases=("nvidia/fit/mig-cores-50",),
+    ),
+    Difference(
+        name="mig-container-index",
+        what="A MIG allocation names the container by its place in the pod.",
+        why="HAMi counts only containers that it wrote a segment for.",
+        cases=("nvidia/fit/mig-side-first",),
+        fields=("annotations",),
+    ),
+    Difference(
+        name="health-is-the-plugins-word",
+        what="A MIG card of which it cannot be known what is free refuses pods with "
+        "`CardNotHealth`, and stays healthy in the books.",
+        why="Its plugin says that it is healthy.",
+        cases=("nvidia/fit/mig-used-bad-allocation", "nvidia/fit/mig-allocation-unknown-card"),
+        fields=("usage_before",),
+    ),
+    Difference(
+        name="mig-texts-on-shared-cards",
+        what="A MIG allocation that names a card that is not in MIG mode is passed over.",
+        why="It is left from before the card changed its mode; what the pod holds of the card "
+        "is charged.",
+        cases=("nvidia/fit/mig-allocation-on-hami-core-card",),
+    ),
+    Difference(
+        name="topology-on-every-numa-node",
+        what="`topology-aware` with `numa-bind` takes the best set of any NUMA node that has "
+        "enough cards.",
+        why="HAMi looks at the one that it walked last.",
+        cases=("nvidia/policy/topo-numa-last-group-short",),
+    ),
+    Difference(
+        name="a-removed-text-keeps-its-cards",
+        what="A register text that is removed keeps its cards while the kubelet lists some; an "
+        "event says so.",
+        why="A restart must not drop the cards; a dead plugin's allocatable goes to 0.",
+        cases=("metax-sgpu/health/annotation-gone",),
+    ),
+    Difference(
+        name="all-cards-that-were-asked-for",
+        what="A pod gets as many Vastai cards as it asks for, or none.",
+        why="HAMi binds it with fewer when the cards' `aic` is missing.",
+        cases=("vastai/decode/aic-missing",),
     ),
     Difference(
         name="no-clock-in-cases",

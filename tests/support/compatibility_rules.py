@@ -75,8 +75,12 @@ _NOTHING = re.compile(r";*|\[(\[\],?)*\]|null|false|<now(:ns)?>")
 
 
 def texts_of_other_vendors(seen: Seen) -> Iterator[Path]:
+    asked = {vendor for entry in seen.expect.get("requests") or () for vendor in entry}
     for path, (want, have) in seen.wrong.items():
-        if path[0] == "annotations" and have == ABSENT and _NOTHING.fullmatch(str(want)):
+        if path[0] != "annotations" or have != ABSENT or not _NOTHING.fullmatch(str(want)):
+            continue
+        owners = {spec.keyword for spec in _SPECS if path[1] in spec.pod_keys}
+        if owners and not owners & asked:
             yield path
 
 
@@ -127,13 +131,46 @@ def limits_from_requests(seen: Seen) -> Iterator[Path]:
     want, have = seen.wrong.get(path, (None, None))
     if not isinstance(want, list) or not isinstance(have, list):
         return
+    copied = False
     for theirs, ours in zip(want, have, strict=True):
+        if theirs["requests"] != ours["requests"]:
+            return
         more = {k: v for k, v in ours["limits"].items() if theirs["limits"].get(k) != v}
         if any(ours["requests"].get(name) != value for name, value in more.items()):
             return
         if theirs["limits"].keys() - ours["limits"].keys():
             return
+        copied |= bool(more)
+    if copied:
+        yield path
+
+
+def requests_left_alone(seen: Seen) -> Iterator[Path]:
+    """HAMi writes the same amounts to requests too."""
+    path = ("admission", "limits_after")
+    want, have = seen.wrong.get(path, (None, None))
+    if not isinstance(want, list) or not isinstance(have, list):
+        return
+    for theirs, ours in zip(want, have, strict=True):
+        more = theirs["requests"].items() - ours["requests"].items()
+        if theirs["limits"] != ours["limits"] or not more <= ours["limits"].items():
+            return
+        if not ours["requests"].items() <= theirs["requests"].items():
+            return
     yield path
+
+
+def only_in_requests(seen: Seen) -> Iterable[Path]:
+    """An amount stands in requests, not in limits, and ours copied it to limits."""
+    after = seen.answer.get("admission", {}).get("limits_after") or ()
+    for (_, container), ours in zip(seen.containers, after, strict=False):
+        resources = container.get("resources") or {}
+        limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+        for name, value in requests.items():
+            same = ours["limits"].get(name) == quantity.canonical(value)
+            if "/" in name and name not in limits and same:
+                return seen.wrong
+    return ()
 
 
 def cores_above_whole(seen: Seen) -> Iterator[Path]:
@@ -167,7 +204,7 @@ def stamps(seen: Seen) -> Iterator[Path]:
             continue
         key = path[2]
         stamped = str(want).startswith("Requesting_")
-        held = (seen.answer["devices"].get(node) or {}).keys()
+        held = (seen.answer.get("devices", {}).get(node) or {}).keys()
         spec = _VENDOR_OF_HANDSHAKE.get(key)
         if stamped and "node-handshake" in key and (spec is None or spec.keyword not in held):
             yield path
@@ -188,6 +225,51 @@ def _notes(seen: Seen, node: str) -> Mapping[str, str]:
             found: Mapping[str, str] = raw["metadata"].get("annotations") or {}
             return found
     return {}
+
+
+def expired_at_first_sight(seen: Seen) -> Iterator[Path]:
+    for path, (want, have) in seen.wrong.items():
+        if path[0] == "node_annotations_written" and len(path) == 3:
+            stamp = _notes(seen, path[1]).get(path[2], "")
+            if (want, have) == (ABSENT, None) and stamp.startswith("Requesting_"):
+                yield path
+
+
+def read_on_change(seen: Seen) -> Iterable[Path]:
+    """The register text is another one than before, and the handshake says Requesting."""
+    for state in seen.case.get("earlier", ()):
+        for raw in state["nodes"]:
+            before = raw["metadata"].get("annotations") or {}
+            now = _notes(seen, raw["metadata"]["name"])
+            changed = any(
+                key in before and before[key] != text and "register" in key
+                for key, text in now.items()
+            )
+            if changed and any(text.startswith("Requesting") for text in now.values()):
+                return seen.wrong
+    return ()
+
+
+def gone_with_the_capacity(seen: Seen) -> Iterable[Path]:
+    """Cards that are made up of what the node no longer says."""
+    if "earlier" not in seen.case:
+        return ()
+    for path, (want, have) in seen.wrong.items():
+        if path[0] == "devices" and len(path) == 3 and want != ABSENT and have == ABSENT:
+            spec = next((spec for spec in _SPECS if spec.keyword == path[2]), None)
+            if spec is not None and spec.handshake_key is None:
+                return seen.wrong
+    return ()
+
+
+def bad_text_costs_itself(seen: Seen) -> Iterable[Path]:
+    """HAMi reads no card of a text of which we read some."""
+    if "earlier" in seen.case or "Requesting" in str(seen.case.get("nodes")):
+        return ()
+    for path, (want, have) in seen.wrong.items():
+        if path[0] == "devices" and want in (ABSENT, None) and have not in (ABSENT, None):
+            return seen.wrong
+    return ()
 
 
 def nothing_allocatable(seen: Seen) -> Iterable[Path]:
@@ -233,10 +315,20 @@ def own_lock(seen: Seen) -> Iterator[Path]:
 def lock_of_init_only(seen: Seen) -> Iterator[Path]:
     asked = seen.expect.get("requests") or ()
     n_init = sum(field == "initContainers" for field, _ in seen.containers)
-    if any(asked[:n_init]) and not any(asked[n_init:]):
-        for path, (want, _) in seen.wrong.items():
-            if path[:2] == ("bind", "node_annotations") and want == ABSENT:
-                yield path
+    for path, (want, _) in seen.wrong.items():
+        if path[:2] != ("bind", "node_annotations") or want != ABSENT:
+            continue
+        users = {spec.keyword for spec in _SPECS if spec.lock_key == path[2]}
+        by_init = any(users & entry.keys() for entry in asked[:n_init])
+        if by_init and not any(users & entry.keys() for entry in asked[n_init:]):
+            yield path
+
+
+def owned_mlu_lock(seen: Seen) -> Iterator[Path]:
+    path = ("bind", "node_annotations", "cambricon.com/dsmlu.lock")
+    want, have = seen.wrong.get(path, ("", ""))
+    if want == "<now:rfc3339>" and str(have).startswith("<now:rfc3339>,"):
+        yield path
 
 
 def sidecars(seen: Seen) -> Iterable[Path]:
@@ -271,17 +363,40 @@ def _order_is_by_chance(seen: Seen) -> bool:
     return False
 
 
-def equal_nodes(seen: Seen) -> Iterable[Path]:
-    want, have = seen.expect.get("filter", {}), seen.answer.get("filter", {})
-    ours, theirs = have.get("node"), want.get("node")
-    scores = want.get("scores", {})
-    if ours and theirs and ours != theirs and scores.get(ours) == scores.get(theirs):
-        return [
-            path
-            for path in seen.wrong
-            if path[0] in AFTER_FILTER and path[:2] != ("filter", "scores")
-        ]
-    return ()
+def double_precision(seen: Seen) -> Iterator[Path]:
+    for path, (want, have) in seen.wrong.items():
+        if path[:2] == ("filter", "scores") and ABSENT not in (want, have):
+            theirs, ours = float(want), float(have)
+            if abs(theirs - ours) <= 1e-6 * abs(theirs):
+                yield path
+
+
+def missing_vendor(seen: Seen) -> Iterator[Path]:
+    for path, pair in seen.wrong.items():
+        if path[:2] == ("filter", "failedNodes"):
+            held = seen.answer.get("devices", {}).get(path[2]) or {}
+            asked = {vendor for entry in seen.answer.get("requests", ()) for vendor in entry}
+            if pair == ("NodeInsufficientDevice", "node unregistered") and asked - held.keys():
+                yield path
+
+
+def neuron_cores(seen: Seen) -> Iterator[Path]:
+    """Only the cores of a request for whole Neuron devices."""
+    for path, (want, have) in seen.wrong.items():
+        if path[0] == "requests" and isinstance(want, dict) and isinstance(have, dict):
+            both = want.get("AWSNeuron"), have.get("AWSNeuron")
+            if all(both) and {**both[0], "cores": 0} == {**both[1], "cores": 0}:
+                yield path
+
+
+def slices(seen: Seen) -> Iterator[Path]:
+    """Only the slots of an Enflame card that is given in slices."""
+    for path, (want, have) in seen.wrong.items():
+        if not path[0].startswith("usage") or "enflame-drs" not in path[-1]:
+            continue
+        both = isinstance(want, dict) and isinstance(have, dict)
+        if both and {**want, "used": 0} == {**have, "used": 0} and have["used"] > want["used"]:
+            yield path
 
 
 def panics(seen: Seen) -> Iterable[Path]:

@@ -27,6 +27,7 @@ class Shell:
             self.clock,
             may_write=lambda: self.books.leader,
             on_failure=lambda *_: None,
+            on_drop=lambda _: None,
         )
         self.failed: list[effects.EffectFailed] = []
         self.performer = perform.Performer(
@@ -35,6 +36,7 @@ class Shell:
             decode_pod=lambda raw: intake.decode_pod(self.books, raw),
             may_write=lambda: self.books.leader,
             wait=self.waits.change,
+            tell=lambda news: self.intake.react(news),
             on_failure=lambda _, fault: self.failed.append(fault),
         )
         self.audits: list[int] = []

@@ -3,6 +3,8 @@
 from collections.abc import Generator
 from typing import Any, TypeVar
 
+from vgpu_operator.flows import effects
+
 Kind = TypeVar("Kind")
 
 _NO_RESULT = object()
@@ -12,7 +14,9 @@ class Dialogue:
     """One flow under way: look at what it asks for, then answer or fail it.
 
     Attributes:
-        asked: every effect that the flow has asked for, in order.
+        asked: every effect that the flow has asked for, in order, but for what it
+            only tells: nobody answers that.
+        told: the news that it has told.
     """
 
     def __init__(self, flow: Generator[Any, Any, Any]) -> None:
@@ -20,6 +24,7 @@ class Dialogue:
         self._result: Any = _NO_RESULT
         self._effect: Any = None
         self.asked: list[Any] = []
+        self.told: list[effects.Reaction] = []
         self._go(lambda: next(flow))
 
     def expects(self, kind: type[Kind]) -> Kind:
@@ -50,6 +55,9 @@ class Dialogue:
     def _go(self, step: Any) -> None:
         try:
             self._effect = step()
+            while isinstance(self._effect, effects.Tell):
+                self.told.append(self._effect.news)
+                self._effect = self._flow.send(None)
         except StopIteration as end:
             self._result = end.value
         else:

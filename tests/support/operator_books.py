@@ -11,7 +11,7 @@ from typing import Any
 
 from support import clusters
 from vgpu_operator.flows import books as flow_books
-from vgpu_operator.flows import register
+from vgpu_operator.flows import pod_events, reconcile, register
 from vgpu_operator.model import records, request, settings
 from vgpu_operator.vendors import registry
 from vgpu_operator.wire import extender
@@ -139,6 +139,24 @@ def bound(
         "resource_version": version,
     }
     return dataclasses.replace(record, **(known | fields))
+
+
+def list_in(
+    books: flow_books.Books,
+    *,
+    nodes: Sequence[records.NodeRecord],
+    pods: Sequence[records.PodRecord],
+    version: str = "100",
+    now: datetime.datetime = NOW,
+) -> None:
+    """Let the books take in one complete list, as a sync does."""
+    for node_record in nodes:
+        register.node_seen(books, node_record, now)
+    reconcile.nodes_listed(books, names={each.name for each in nodes}, version=version)
+    for pod_record in pods:
+        pod_events.pod_seen(books, pod_record)
+    reconcile.pods_listed(books, uids={each.key.uid for each in pods}, version=version)
+    reconcile.synced(books)
 
 
 def bind_args(record: records.PodRecord, node_name: str = "node-a") -> extender.BindArgs:

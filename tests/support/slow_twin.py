@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from support import clusters
-from vgpu_operator.model import allocation, device, policy, records, request
+from vgpu_operator.model import allocation, device, policy, quota, records, request
 
 BINPACK, SPREAD = policy.CardPolicy.BINPACK, policy.CardPolicy.SPREAD
 NUMA, MUTEX = policy.CardPolicy.NUMA, policy.CardPolicy.MUTEX
@@ -133,6 +133,7 @@ class Twin:
         name: str,
         wish: request.PodRequest,
         default_policies: tuple[policy.CardPolicy, ...],
+        allowances: quota.Allowances = quota.NO_LIMITS,
     ) -> NodeAnswer:
         """Return the answer for one node."""
         for vendor in wish.vendors:
@@ -144,13 +145,13 @@ class Twin:
         policies = wish.card_policies or default_policies
         weights = wish.weights or policy.ScoringWeights()
         cards = _copied(self.cards.get(name, {}))
-        answer = _walk(cards, wish, policies, weights)
+        answer = _walk(cards, wish, policies, weights, allowances)
         answer.score = _node_score(self.cards.get(name, {}))
         if not answer.fits:
             for of_vendor in cards.values():
                 for card in of_vendor:
                     card.slots = card.memory = card.cores = 0
-            answer.resolvable = _walk(cards, wish, policies, weights).fits
+            answer.resolvable = _walk(cards, wish, policies, weights, allowances).fits
         return answer
 
 
@@ -159,8 +160,10 @@ def _walk(
     wish: request.PodRequest,
     policies: tuple[policy.CardPolicy, ...],
     weights: policy.ScoringWeights,
+    allowances: quota.Allowances,
 ) -> NodeAnswer:
     staying = _copied(cards)
+    lasting = dict.fromkeys(wish.vendors, (0, 0))
     answer = NodeAnswer(fits=True)
     for vendor in wish.vendors:
         answer.shares[vendor] = [[] for _ in wish.containers]
@@ -171,7 +174,8 @@ def _walk(
             candidates = [c for c in here[asked.vendor] if word in c.device.type.lower()]
             if len(candidates) < asked.count:
                 return NodeAnswer(fits=False, counts={"NodeInsufficientDevice": 1})
-            chosen, counts = _take(candidates, asked, wish, policies, weights)
+            left = _left(allowances.get(asked.vendor), lasting[asked.vendor])
+            chosen, counts = _take(candidates, asked, wish, policies, weights, left)
             if len(chosen) < asked.count:
                 if chosen:
                     counts["AllocatedCardsInsufficientRequest"] = len(chosen)
@@ -183,7 +187,21 @@ def _walk(
                 card.memory += memory
                 card.cores += cores
                 answer.shares[asked.vendor][number].append((card.device.id, memory, cores))
+                if container.kind != "init":
+                    held = lasting[asked.vendor]
+                    lasting[asked.vendor] = (held[0] + memory, held[1] + cores)
     return answer
+
+
+def _left(
+    allowance: quota.Allowance | None, lasting: tuple[int, int]
+) -> tuple[int | None, int | None]:
+    """Return what the namespace may take beside the pod's earlier lasting containers."""
+    if allowance is None:
+        return None, None
+    memory = None if allowance.memory_mib is None else allowance.memory_mib - lasting[0]
+    cores = None if allowance.cores is None else allowance.cores - lasting[1]
+    return memory, cores
 
 
 def _copied(cards: dict[str, list[Card]]) -> dict[str, list[Card]]:
@@ -199,6 +217,7 @@ def _take(
     wish: request.PodRequest,
     policies: tuple[policy.CardPolicy, ...],
     weights: policy.ScoringWeights,
+    left: tuple[int | None, int | None],
 ) -> tuple[list[Card], dict[str, int]]:
     rules = wish.selection(asked.vendor)
     chosen: list[Card] = []
@@ -213,7 +232,7 @@ def _take(
             counts["NumaNotFit"] = counts.get("NumaNotFit", 0) + len(chosen)
             chosen = []
             walked_numa = card.device.numa
-        late = _late_reason(card, asked, rules, policies)
+        late = _late_reason(card, asked, rules, policies, _is_beyond(chosen, card, asked, left))
         if late:
             counts[late] = counts.get(late, 0) + 1
             continue
@@ -221,6 +240,21 @@ def _take(
         if len(chosen) == asked.count:
             break
     return chosen, counts
+
+
+def _is_beyond(
+    chosen: list[Card],
+    card: Card,
+    asked: request.DeviceRequest,
+    left: tuple[int | None, int | None],
+) -> bool:
+    """Whether the quota does not cover the card beside those that are chosen already."""
+    needs = [_needs(one, asked) for one in (*chosen, card)]
+    for what in (0, 1):
+        limit = left[what]
+        if limit is not None and needs[-1][what] > 0 and sum(n[what] for n in needs) > limit:
+            return True
+    return False
 
 
 def _sorted(
@@ -288,6 +322,7 @@ def _late_reason(
     asked: request.DeviceRequest,
     rules: request.CardSelection,
     policies: tuple[policy.CardPolicy, ...],
+    beyond_quota: bool,
 ) -> str:
     one = card.device
     memory, cores = _needs(card, asked)
@@ -299,6 +334,8 @@ def _late_reason(
         return "CardTimeSlicingExhausted"
     if MUTEX in policies and card.slots > 0:
         return "ExclusiveDeviceAllocateConflict"
+    if beyond_quota:
+        return "ResourceQuotaNotFit"
     if one.memory_mib - card.memory < memory:
         return "CardInsufficientMemory"
     if asked.memory_mib == 0 and asked.memory_percent is not None and one.memory_mib == 0:

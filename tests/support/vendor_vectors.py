@@ -112,6 +112,19 @@ def _card(entry: Mapping[str, Any]) -> device.Device:
         mode=entry["mode"],
         healthy=entry["health"],
         custom_info=entry.get("custominfo", {}),
+        mig_profiles=tuple(
+            device.MigProfile(
+                name=profile["name"],
+                memory_mib=profile["memoryMB"],
+                cores_percent=profile["core"],
+                slice_count=profile["sliceCount"],
+                placements=tuple(
+                    device.MigPlacement(start=place["start"], size=place["size"])
+                    for place in profile["placements"]
+                ),
+            )
+            for profile in entry.get("migProfiles", ())
+        ),
     )
 
 
@@ -228,7 +241,7 @@ def _choice(expect: Mapping[str, Any]) -> Answer:
         "annotations": {
             key: text
             for key, text in expect["annotations"].items()
-            if not key.startswith("hami.io/vgpu-")
+            if key not in ("hami.io/vgpu-node", "hami.io/vgpu-time")
         },
     }
 
@@ -271,10 +284,15 @@ def observed_choice(case: Mapping[str, Any], vendor: base.Vendor) -> Answer:
             node_notes=notes,
             pod_notes=wish.notes,
             request=wish,
+            cards=tuple(cards),
         )
-        node_policy = wish.node_policy or policy.NodePolicy.BINPACK
+        by_flag = policy.NodePolicy(case["flags"].get("node_scheduler_policy", "binpack"))
+        node_policy = wish.node_policy or by_flag
         state = fitting.NodeState(name=name, cards=tuple(cards))
-        score = _fullness(cards) + vendor.node_score(state, grant, node_policy)
+        weight = 1
+        if vendor.neutral_score:
+            weight = -10_000 if node_policy is policy.NodePolicy.SPREAD else 10_000
+        score = _fullness(cards) + weight * vendor.node_score(state, grant, node_policy)
         scores[name] = f"{score:.2f}"
         if name == case["expect"]["filter"]["node"]:
             written = _written_texts(grant, vendor, case["now"])
@@ -297,12 +315,16 @@ def _recorded_request(case: Mapping[str, Any], vendor: base.Vendor) -> request.P
                         memory_mib=asked["memreq"],
                         memory_percent=asked["mem_percentage"],
                         cores_percent=asked["cores"],
+                        cores_by_default=any(own.cores_by_default for own in derived.devices),
                     )
                     for keyword, asked in entry.items()
                 ),
             )
-            for container, entry in zip(
-                containers(case["pod"]), case["expect"]["requests"], strict=True
+            for container, entry, derived in zip(
+                containers(case["pod"]),
+                case["expect"]["requests"],
+                wish.containers,
+                strict=True,
             )
         ),
         selections={
@@ -326,9 +348,29 @@ def _cards_before(
                 used_slots=usage.get("used", 0),
                 used_memory_mib=usage.get("usedmem", 0),
                 used_cores=usage.get("usedcores", 0),
+                tenants=_tenants(case, node, vendor, card.id),
             )
         )
     return found
+
+
+def _tenants(
+    case: Mapping[str, Any], node: str, vendor: base.Vendor, card_id: str
+) -> tuple[fitting.Tenant, ...]:
+    """Return the containers of the recorded pods that hold a share of that card."""
+    found = []
+    for pod in case["pods"]:
+        notes = pod["metadata"].get("annotations") or {}
+        text = notes.get(vendor.spec.allocated_key, "")
+        if notes.get("hami.io/vgpu-node") != node or not text:
+            continue
+        for index, entry in enumerate(pod_devices.decode_pod_devices(text).shares):
+            found += [
+                fitting.Tenant(pod=requests.pod_key(pod), container=index, share=share, notes=notes)
+                for share in entry
+                if share.device_id == card_id
+            ]
+    return tuple(found)
 
 
 def _node_notes(raw: Mapping[str, Any], vendor: base.Vendor) -> Mapping[str, str]:

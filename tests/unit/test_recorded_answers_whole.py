@@ -64,7 +64,9 @@ def test_what_is_right_is_not_on_the_open_list(file: str) -> None:
 
 
 def test_every_listed_difference_still_shows() -> None:
-    used = collections.Counter(name for file in FILES for one in seen(file) for name in explained(one))
+    used = collections.Counter(
+        name for file in FILES for one in seen(file) for name in explained(one)
+    )
 
     assert [line.name for line in compatibility.ALL if not used[line.name]] == []
 
@@ -83,7 +85,7 @@ def test_names_of_differences_are_unique() -> None:
 
 
 def test_open_cases_are_recorded_ones() -> None:
-    assert OPEN <= {one.name for file in FILES for one in seen(file)}
+    assert {one.name for file in FILES for one in seen(file)} >= OPEN
 
 
 def test_the_document_shows_the_list() -> None:

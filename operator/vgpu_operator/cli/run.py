@@ -88,11 +88,13 @@ def run(
 
 
 def _run_in_loop(work: Any) -> None:
-    """Run in a uvloop event loop."""
-    import uvloop
+    """Run in asyncio's own event loop.
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(work)
+    Not in uvloop: with aiohttp it loses track of file descriptors when connections
+    fail or are given up (uvloop issues 646, 653), so that an API server that was
+    killed took the operator down, or closed a connection that was somebody else's.
+    """
+    asyncio.run(work)
 
 
 async def _serve(options: Any, *, kubeconfig: str | None, context: str | None) -> None:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from vgpu_operator.flows import simulate
 from vgpu_operator.ledger import ledger
 from vgpu_operator.model import device, reason, records, request
+from vgpu_operator.vendors import mig
 from vgpu_operator.wire import clock_text, keys, quantity, shape
 
 Json: TypeAlias = dict[str, Any]
@@ -72,20 +73,40 @@ def card(one: device.Device, scores: Mapping[str, int] | None = None) -> Json:
     return row
 
 
-def usage(cards: Iterable[ledger.CardUsage], *, health: bool) -> list[Json]:
+def usage(cards: Iterable[ledger.CardUsage]) -> list[Json]:
     """Return used cards by id."""
+    rows = [_used(one) for one in cards]
+    return sorted(rows, key=lambda row: str(row["id"]))
+
+
+def usage_before(
+    cards: Iterable[ledger.CardUsage], instances: Mapping[str, Sequence[mig.Instance]]
+) -> list[Json]:
+    """Return used cards by id, with their health and the MIG instances that pods hold on them."""
     rows = []
     for one in cards:
-        row: Json = {
-            "id": one.device.id,
-            "used": one.used_slots,
-            "usedcores": one.used_cores_percent,
-            "usedmem": one.used_memory_mib,
-        }
-        if health:
-            row["health"] = one.device.healthy
+        row = _used(one) | {"health": one.device.healthy}
+        found = instances.get(one.device.id)
+        if found:
+            row["mig"] = [
+                {
+                    "profile": each.profile,
+                    "start": each.placement.start,
+                    "size": each.placement.size,
+                }
+                for each in found
+            ]
         rows.append(row)
     return sorted(rows, key=lambda row: str(row["id"]))
+
+
+def _used(one: ledger.CardUsage) -> Json:
+    return {
+        "id": one.device.id,
+        "used": one.used_slots,
+        "usedcores": one.used_cores_percent,
+        "usedmem": one.used_memory_mib,
+    }
 
 
 def admission(before: Mapping[str, Any], admitted: simulate.Admitted) -> Json:

@@ -16,7 +16,7 @@ import orjson
 from vgpu_operator.cli import simulate_answer, simulate_codec
 from vgpu_operator.flows import dry_run, simulate
 from vgpu_operator.model import device_config, errors, settings
-from vgpu_operator.vendors import base, registry, topology
+from vgpu_operator.vendors import base, mig, registry, topology
 from vgpu_operator.wire import clock_text, keys, shape
 
 Json: TypeAlias = dict[str, Any]
@@ -104,7 +104,7 @@ def _placed(
     found["usage_before"] = {
         name: rows
         for name in nodes
-        if (rows := simulate_answer.usage(world.usage(name), health=True))
+        if (rows := simulate_answer.usage_before(world.usage(name), _instances(world, name)))
     }
     if not simulate_answer.is_ours(record, world.books.settings.scheduler_name):
         return found | {"filter": {"called": False}}
@@ -117,7 +117,7 @@ def _placed(
     found["annotations"] = simulate_answer.written(placed, now)
     found["labels"] = dict(placed.labels)
     if placed.bound is not None:
-        found["usage_after"] = simulate_answer.usage(placed.usage, health=False)
+        found["usage_after"] = simulate_answer.usage(placed.usage)
         found["bind"] = simulate_answer.bound(placed.bound, now)
     return found
 
@@ -138,6 +138,23 @@ def _links(world: simulate.Simulation, node: str) -> topology.PairScores:
         return {} if text is None else topology.decode_pair_scores(text)
     except errors.DecodeError:
         return {}
+
+
+def _instances(world: simulate.Simulation, node: str) -> dict[str, list[mig.Instance]]:
+    """Return the MIG instances that pods hold on a node, by card and where they lie."""
+    found: dict[str, list[mig.Instance]] = {}
+    for record in world.books.ledger.records():
+        if record.node != node or record.ended:
+            continue
+        try:
+            held = mig.decode_allocations(record.request.notes.get(mig.ALLOCATIONS_KEY, ""))
+        except errors.DecodeError:
+            continue
+        for one in held:
+            found.setdefault(one.device_id, []).append(one)
+    for instances in found.values():
+        instances.sort(key=lambda one: one.placement.start)
+    return found
 
 
 def _opts_out(pod: Mapping[str, Any]) -> bool:

@@ -1,26 +1,27 @@
 """The bind step: reserve, wait for the lock, take it, check again, bind.
 
     choose + reserve ─► wait for the turn ─► take the lock ─► (list the node's pods)
-         │ does not fit                          ▲ 409: look again
-         ▼                                       │
-       refuse          ... bound ◄─ Binding ◄─ choose again
+         │ does not fit       │ lock stuck       ▲ 409: look again
+         ▼                    ▼                  │
+       refuse              refuse   ... bound ◄─ Binding ◄─ (choose again)
                              │ 409: read the pod ─► bound already, replaced, or once more
 
 Two API calls a pod: the lock's PATCH and the Binding. The lock stays when the
 bind succeeds: the device plugin finds its pod by it and removes it.
 """
 
+import dataclasses
 import datetime
 from collections.abc import Generator
 from typing import Any, TypeAlias
 
-from vgpu_operator.flows import effects, locks, promises, reasons, reconcile
+from vgpu_operator.flows import effects, locks, pod_events, promises, reasons
 from vgpu_operator.flows.books import Books
 from vgpu_operator.flows.turns import Waiter
 from vgpu_operator.machines import node_lock
 from vgpu_operator.model import allocation, reason, records, request
 from vgpu_operator.scheduling import choose
-from vgpu_operator.wire import extender, keys
+from vgpu_operator.wire import extender
 from vgpu_operator.wire import node_lock as lock_text
 
 Flow: TypeAlias = Generator[effects.Effect, Any, effects.BindResult]
@@ -73,6 +74,7 @@ def _bind_in_turn(
     granted = reserve(books, record.request, node)
     if isinstance(granted, reason.NodeRejection):
         return f"{pod} no longer fits on {node}: {granted}"
+    reserved = _Reserved(wish=record.request, granted=granted, generation=books.ledger.generation)
     lock_keys = books.lock_keys(record.request)
     if lock_keys:
         error, now = yield from _take_locks(books, record, node, lock_keys, now)
@@ -81,7 +83,7 @@ def _bind_in_turn(
                 return ""
             books.ledger.unassume(pod.uid)
             return error
-    error = yield from _bind_locked(books, pod, node, now, locked=bool(lock_keys))
+    error = yield from _bind_locked(books, reserved, node, now, locked=bool(lock_keys))
     if error and _is_bound_by_us(books, pod, node):
         # An earlier Binding that nobody had answered: its plugin needs the lock.
         return ""
@@ -111,11 +113,10 @@ def _find(
         except effects.EffectFailed as fault:
             return None, f"pod {named} cannot be read: {fault}"
         if record is not None:
-            books.ledger.observe(record)
+            yield from pod_events.take_in(books, record)
     if record is None or record.key.uid != args.uid:
-        books.ledger.unassume(args.uid)
-        books.ledger.drop_claim(args.uid)
-        books.ledger.forget(args.uid)
+        gone = request.PodKey(namespace=args.namespace, name=args.name, uid=args.uid)
+        yield from pod_events.lose(books, gone)
         return None, f"pod {named} with UID {args.uid} does not exist any more"
     if record.key.name != args.name or record.key.namespace != args.namespace:
         return None, f"UID {args.uid} belongs to pod {record.key}, not to {named}"
@@ -138,13 +139,40 @@ def reserve(
     books: Books, wish: request.PodRequest, node: str
 ) -> allocation.Allocation | reason.NodeRejection:
     """Choose the cards and assume them, in one step of the event loop."""
-    books.ledger.drop_claim(wish.pod.uid)
     books.ledger.unassume(wish.pod.uid)
     view = books.ledger.snapshot(with_claims=False)
     granted = choose.choose(view, node, wish, books.defaults)
     if isinstance(granted, allocation.Allocation):
+        # Ends the pod's claim too: cards that it keeps have not become free.
         books.ledger.assume(wish, granted)
+    else:
+        books.ledger.drop_claim(wish.pod.uid)
     return granted
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Reserved:
+    """What was reserved before the lock, and the ledger's generation then."""
+
+    wish: request.PodRequest
+    granted: allocation.Allocation
+    generation: int
+
+
+def _still_holds(books: Books, reserved: _Reserved, record: records.PodRecord) -> bool:
+    """Whether nothing has happened since that a fresh choice would have to look at.
+
+    Other binds of ours have counted this reservation; cards that changed and
+    pods that somebody else has bound have not.
+    """
+    held = books.ledger.holding(record.key.uid)
+    return (
+        books.ledger.assumed(record.key.uid)
+        and held is not None
+        and held.node == reserved.granted.node
+        and record.request == reserved.wish
+        and books.upsets.get(held.node, 0) <= reserved.generation
+    )
 
 
 def _take_locks(
@@ -165,6 +193,9 @@ def _take_locks(
         if problem:
             return problem, now
         seen = books.nodes[node]
+        stuck = _stuck(books, node, lock_keys, pod, now)
+        if stuck:
+            return f"{pod} was not bound to {node}: {stuck}", now
         may_write = yield from _look(books, pod, node, lock_keys, now)
         if not may_write:
             now = yield effects.AwaitChange(node=node, pod=pod)
@@ -174,9 +205,8 @@ def _take_locks(
             continue
         # Asked before the write: its echo may come before its answer.
         foreign = _is_foreign(books, node, lock_keys)
-        text = lock_text.encode_lock(now, namespace=pod.namespace, pod=pod.name)
-        texts = dict.fromkeys(lock_keys, text)
-        books.locks.announce(node, texts)
+        texts = dict.fromkeys(lock_keys, _new_text(seen, pod, now))
+        books.locks.announce(node, texts, owner_uid=pod.uid)
         try:
             version = yield effects.PatchNode(
                 node=node, annotations=texts, resource_version=seen.resource_version
@@ -191,8 +221,38 @@ def _take_locks(
             return f"the lock of {node} cannot be taken: {fault}", now
         if foreign:
             books.trusted_nodes.discard(node)
-        locks.wrote(books, node=node, texts=texts, version=version, now=now)
+        locks.wrote(books, node=node, texts=texts, version=version, now=now, owner_uid=pod.uid)
         return "", now
+
+
+def _new_text(seen: records.NodeRecord, pod: request.PodKey, now: datetime.datetime) -> str:
+    """Return a lock text that does not stand on the Node.
+
+    The same text again would be no write, and so no proof that the lock is ours.
+    """
+    text = lock_text.encode_lock(now, namespace=pod.namespace, pod=pod.name)
+    if text not in seen.locks.values():
+        return text
+    return _new_text(seen, pod, now + datetime.timedelta(seconds=1))
+
+
+def _stuck(
+    books: Books,
+    node: str,
+    lock_keys: tuple[str, ...],
+    pod: request.PodKey,
+    now: datetime.datetime,
+) -> str:
+    """Return why it is in vain to wait for the locks; empty while it is not.
+
+    The filter keeps off such a node from now on.
+    """
+    for key in lock_keys:
+        answer, _, owner = locks.verdict(books, node=node, key=key, wanted_by=pod, now=now)
+        if answer is node_lock.Verdict.BLOCKED and owner is not None:
+            books.stuck_locks[node, key] = owner.key
+            return locks.stuck_words(owner.key)
+    return ""
 
 
 def _is_foreign(books: Books, node: str, lock_keys: tuple[str, ...]) -> bool:
@@ -229,51 +289,29 @@ def _look(
         verdict, who, owner = locks.verdict(books, node=node, key=key, wanted_by=pod, now=now)
         if verdict is node_lock.Verdict.KEEP:
             continue
-        if verdict in (node_lock.Verdict.WAIT, node_lock.Verdict.BLOCKED):
+        if verdict is node_lock.Verdict.WAIT:
             return False
         if not books.turns.may_try(node, pod.uid):
             return False
         if who is node_lock.Holder.GONE and (yield from locks.owner_lives(books, node, key)):
             return False
         if verdict is node_lock.Verdict.FENCE and owner is not None:
-            fenced = yield from _fence(books, owner, now)
+            fenced = yield from locks.fence(books, owner, now)
             if not fenced:
                 return False
     return True
 
 
-def _fence(
-    books: Books, owner: records.PodRecord, now: datetime.datetime
-) -> Generator[effects.Effect, Any, bool]:
-    """Change a living, unbound owner so that an older Binding for it fails."""
-    fenced = True
-    try:
-        yield effects.PatchPod(pod=owner.key, annotations={keys.FENCE: now.isoformat()})
-    except effects.Missing:
-        return True
-    except effects.Conflict:
-        # Another pod of that name, or a patch that lost too often against other writes.
-        fenced = False
-    except effects.EffectFailed:
-        return False
-    try:
-        fresh = yield effects.ReadPod(namespace=owner.key.namespace, name=owner.key.name)
-    except effects.EffectFailed:
-        return False
-    if fresh is None or fresh.key.uid != owner.key.uid:
-        return True
-    books.ledger.observe(fresh)
-    return fenced and not fresh.node
-
-
 def _bind_locked(
-    books: Books, pod: request.PodKey, node: str, now: datetime.datetime, *, locked: bool
+    books: Books, reserved: _Reserved, node: str, now: datetime.datetime, *, locked: bool
 ) -> Step:
     """Check again under the lock, then create the Binding.
 
     Without a lock nothing proves that nobody else has bound since, so the
-    node's pods are listed each time.
+    node's pods are listed each time. The cards are chosen again only where
+    something has happened on the node since they were reserved.
     """
+    pod, granted = reserved.wish.pod, reserved.granted
     before = books.ledger.record(pod.uid)
     fence = "" if before is None else before.fenced
     if not locked or node not in books.trusted_nodes:
@@ -289,15 +327,16 @@ def _bind_locked(
             if found is None:
                 books.trusted_nodes.discard(node)
         for other in found:
-            for event in reconcile.pod_seen(books, other).effects:  # noqa: UP028  # no generator
-                yield event
+            yield from pod_events.take_in(books, other)
     record = books.ledger.record(pod.uid)
     problem = _lost_sense(books, pod, node)
     if record is None or problem:
         return problem
-    granted = reserve(books, record.request, node)
-    if isinstance(granted, reason.NodeRejection):
-        return f"{pod} no longer fits on {node}: {granted}"
+    if not _still_holds(books, reserved, record):
+        chosen = reserve(books, record.request, node)
+        if isinstance(chosen, reason.NodeRejection):
+            return f"{pod} no longer fits on {node}: {chosen}"
+        granted = chosen
     texts = promises.annotations(books, record, granted, now)
     # What the vendors write (MIG placements, say) counts before the API shows it.
     books.ledger.assume(record.request, granted, notes=texts)
@@ -345,7 +384,9 @@ def _create_binding(
                 labels=marks,
             )
         except (effects.Conflict, effects.Missing, effects.Doubtful) as fault:
-            doubt = fault if isinstance(fault, effects.Doubtful) else doubt
+            if isinstance(fault, effects.Doubtful):
+                doubt = fault
+                books.in_doubt[record.key.uid] = record.resource_version
             fresh = yield from _reread(record, fault)
         except effects.EffectFailed as fault:
             if doubt is not None:
@@ -354,10 +395,11 @@ def _create_binding(
         else:
             books.bound.add(record.key.uid)
             return ""
+        if fresh is not None:
+            yield from pod_events.take_in(books, fresh)
         if fresh is None or fresh.key.uid != record.key.uid:
-            books.ledger.forget(record.key.uid)
+            yield from pod_events.lose(books, record.key)
             return f"pod {record.key} is gone"
-        books.ledger.observe(fresh)
         if fresh.node == node and fresh.promised_node == (node if texts else ""):
             return ""
         problem = _hopeless(fresh)

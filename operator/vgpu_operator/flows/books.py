@@ -22,7 +22,8 @@ class Registration:
 
     Attributes:
         text: the register text last looked at; None while the key is absent.
-        reported_fault: the fault that an event was sent for, so that it is sent once.
+        reported_fault: the sentence that an event was sent with, so that it is sent
+            once; empty when all could be read.
         handshake: handshake text last seen, None = absent.
         handshake_seen_at: when this process first saw that text.
         changed: the register text changed since the handshake was last stepped.
@@ -70,29 +71,47 @@ class Answers:
     """Refusals given from one state of the ledger to one list of nodes.
 
     Valid for every pod that asks alike and has no claim of its own.
+
+    Attributes:
+        nodes: the list.
+        closed: which of them took nobody, whatever their cards.
     """
 
     nodes: tuple[str, ...] = ()
+    closed: frozenset[str] = frozenset()
     _generation: int = -1
     _by_wish: dict[object, Answer] = field(default_factory=dict)
 
     def find(
-        self, wish: request.PodRequest, nodes: Sequence[str], generation: int
+        self,
+        wish: request.PodRequest,
+        nodes: Sequence[str],
+        generation: int,
+        *,
+        closed: frozenset[str] = frozenset(),
     ) -> Answer | None:
         """Return the answer that a pod asking alike was given from this very state."""
-        if generation != self._generation or self.nodes != tuple(nodes):
+        same = generation == self._generation and closed == self.closed
+        if not same or self.nodes != tuple(nodes):
             return None
         return self._by_wish.get(_alike(wish))
 
     def keep(
-        self, wish: request.PodRequest, nodes: Sequence[str], generation: int, answer: Answer
+        self,
+        wish: request.PodRequest,
+        nodes: Sequence[str],
+        generation: int,
+        answer: Answer,
+        *,
+        closed: frozenset[str] = frozenset(),
     ) -> None:
         """Keep an answer; those from another state or for other nodes are dropped."""
         same_nodes = self.nodes == tuple(nodes)
-        if not same_nodes or generation != self._generation:
+        if not same_nodes or generation != self._generation or closed != self.closed:
             self._by_wish.clear()
         if not same_nodes:
             self.nodes = tuple(nodes)
+        self.closed = closed
         self._generation = generation
         self._by_wish[_alike(wish)] = answer
 
@@ -131,6 +150,14 @@ class Books:
             have been woken.
         binding: UIDs with a bind under way.
         bound: UIDs that we have bound and the watch has not shown bound yet.
+        in_doubt: UIDs for which a Binding may still happen, with the pod's version
+            that it names: once the pod has another one, it fails.
+        allocating: UIDs of bound pods that their plugins have not served, with when a
+            tick first found them so.
+        stuck_locks: by node and lock key, the bound pods whose locks had expired,
+            unseen by any kubelet, when last looked at.
+        upsets: by node, the ledger's generation of the last change there that was
+            none of our own reservations: cards, pods that somebody else has bound.
         stuck: UIDs that an event about being stuck was sent for, with its reason.
         leader: whether this process may write.
         synced: whether one complete list of nodes and pods has been taken in.
@@ -151,6 +178,10 @@ class Books:
     woken_generation: int = 0
     binding: set[str] = field(default_factory=set)
     bound: set[str] = field(default_factory=set)
+    in_doubt: dict[str, str] = field(default_factory=dict)
+    allocating: dict[str, datetime.datetime | None] = field(default_factory=dict)
+    stuck_locks: dict[tuple[str, str], request.PodKey] = field(default_factory=dict)
+    upsets: dict[str, int] = field(default_factory=dict)
     stuck: dict[str, str] = field(default_factory=dict)
     leader: bool = False
     synced: bool = False

@@ -5,7 +5,6 @@ depends on an earlier answer is a generator: it yields an effect and is sent
 the answer, or one of the failures below is thrown at its ``yield``.
 """
 
-import datetime
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -94,9 +93,16 @@ class ListNodePods:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletePod:
-    """Delete one Pod, only if it still has that UID."""
+    """Delete one Pod, only if it still has that UID.
+
+    Attributes:
+        grace_s: how long its containers get to end; None = what the pod says.
+        resource_version: a precondition where it is given.
+    """
 
     pod: request.PodKey
+    grace_s: int | None = None
+    resource_version: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,12 +138,6 @@ class PostEvent:
     node: str = ""
 
 
-Effect = (
-    PatchNode | PatchPod | BindPod | ReadPod | ListNodePods | DeletePod | AwaitChange | PostEvent
-)
-Write = PatchNode | PatchPod | BindPod | DeletePod | PostEvent
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reaction:
     """What an event causes.
@@ -148,7 +148,7 @@ class Reaction:
         pods: UIDs of pods about which something changed.
     """
 
-    effects: tuple[Effect, ...] = ()
+    effects: tuple["Effect", ...] = ()
     nodes: frozenset[str] = frozenset()
     pods: frozenset[str] = frozenset()
 
@@ -165,8 +165,28 @@ NOTHING = Reaction()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tell:
+    """Let others know what a flow has learned in passing, as if a watch had shown it."""
+
+    news: Reaction
+
+
+Effect = (
+    PatchNode
+    | PatchPod
+    | BindPod
+    | ReadPod
+    | ListNodePods
+    | DeletePod
+    | AwaitChange
+    | PostEvent
+    | Tell
+)
+Write = PatchNode | PatchPod | BindPod | DeletePod | PostEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BindResult:
     """Answer of a bind: an empty error is success."""
 
     error: str = ""
-    finished_at: datetime.datetime | None = None

@@ -5,17 +5,17 @@ stays is a tentative claim, so that the next pod's filter sees the cards that
 this pod is about to take.
 """
 
+import dataclasses
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
-from vgpu_operator.flows import effects, reasons
+from vgpu_operator.flows import effects, locks, reasons
 from vgpu_operator.flows.books import Answer, Books, Refusal
 from vgpu_operator.model import allocation, reason, records, request
 from vgpu_operator.scheduling import choose, explain, fit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FilterResult:
     """Answer of the filter.
 
@@ -27,7 +27,7 @@ class FilterResult:
     """
 
     fitting: tuple[str, ...]
-    rejections: Mapping[str, reason.NodeRejection] = field(default_factory=dict)
+    rejections: Mapping[str, reason.NodeRejection] = dataclasses.field(default_factory=dict)
     events: tuple[effects.PostEvent, ...] = ()
     again: bool = False
 
@@ -52,14 +52,16 @@ def filter_nodes(
         # A bind that ended in doubt: kube-scheduler would not ask again for a bound pod.
         books.ledger.unassume(uid)
     books.ledger.expire_claims(now)
+    stuck = locks.closed_to(books, wish, now)
+    closed = frozenset(stuck)
     known = books.refused.get(uid)
     if known is not None:
         # Refused before, so it has no claim: whoever asked alike has its answer.
-        kept = books.answers.find(wish, nodes, books.ledger.generation)
+        kept = books.answers.find(wish, nodes, books.ledger.generation, closed=closed)
         if kept is not None:
             return _refuse(books, wish, kept, known)
 
-    placement = place(books, wish, nodes)
+    placement = _place_beside(books, wish, nodes, stuck) if stuck else place(books, wish, nodes)
     if placement.fitting:
         books.refused.pop(uid, None)
         _claim(books, pod, placement, now)
@@ -70,24 +72,28 @@ def filter_nodes(
         )
     books.ledger.drop_claim(uid)
     generation = books.ledger.generation
-    answer = books.answers.find(wish, nodes, generation)
+    answer = books.answers.find(wish, nodes, generation, closed=closed)
     if answer is None:
         texts = frozenset(explain.texts(placement.rejections).values())
         answer = Answer(rejections=placement.rejections, texts=texts)
-        books.answers.keep(wish, nodes, generation, answer)
+        books.answers.keep(wish, nodes, generation, answer, closed=closed)
     return _refuse(books, wish, answer, known)
 
 
 def _refuse(
     books: Books, wish: request.PodRequest, answer: Answer, known: Refusal | None
 ) -> FilterResult:
-    """Note that the pod fits nowhere as things stand; tell it once per set of reasons."""
-    books.refused[wish.pod.uid] = Refusal(
-        request=wish,
-        nodes=books.answers.nodes,
-        generation=books.ledger.generation,
-        texts=answer.texts,
-    )
+    """Note that the pod fits nowhere as things stand; tell it once per set of reasons.
+
+    A pod that was deleted meanwhile is not noted: nothing would ever take it off.
+    """
+    if not books.ledger.gone(wish.pod.uid):
+        books.refused[wish.pod.uid] = Refusal(
+            request=wish,
+            nodes=books.answers.nodes,
+            generation=books.ledger.generation,
+            texts=answer.texts,
+        )
     rejections = answer.rejections
     told = known is not None and known.texts == answer.texts
     events = () if told or not rejections else (reasons.filtering_failed(wish.pod, rejections),)
@@ -110,6 +116,18 @@ def place(books: Books, wish: request.PodRequest, nodes: Sequence[str]) -> fit.P
     """Judge nodes as things stand, other pods' claims counted; nothing is kept."""
     view = books.ledger.snapshot(with_claims=True, without_claim_of=wish.pod.uid)
     return fit.place(view, nodes, wish, books.defaults)
+
+
+def _place_beside(
+    books: Books,
+    wish: request.PodRequest,
+    nodes: Sequence[str],
+    closed: Mapping[str, reason.NodeRejection],
+) -> fit.Placement:
+    """Judge nodes of which some take nobody, for the given reasons."""
+    placement = place(books, wish, [node for node in nodes if node not in closed])
+    refused = {node: closed[node] for node in nodes if node in closed}
+    return dataclasses.replace(placement, rejections={**placement.rejections, **refused})
 
 
 def _claim(

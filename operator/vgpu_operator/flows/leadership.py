@@ -5,40 +5,44 @@ kube-scheduler's Lease is the only election. It names its holder
 whole: ``x-1`` must not follow ``x-10``.
 """
 
-import datetime
 from dataclasses import dataclass
 
-from vgpu_operator.wire import lease
+from vgpu_operator.wire import lease, resource_version
 
 
 @dataclass(slots=True)
 class Leadership:
     """What has been seen of the Lease.
 
-    A renewal counts from when it was seen here, never from the time written
-    in it. Without any renewal for the Lease's duration nobody leads.
+    A renewal counts from when it was seen here, by a clock that nobody sets,
+    never from the time written in it. Without any renewal for the Lease's
+    duration nobody leads. Answers may overtake each other: one that is older
+    than what has been seen says nothing.
     """
 
     hostname: str
     _last: lease.Lease = lease.Lease()  # noqa: RUF009  # frozen
-    _renewal_seen_at: datetime.datetime | None = None
+    _newest: str = ""
+    _renewal_seen_at_s: float | None = None
 
-    def observe(self, seen: lease.Lease | None, now: datetime.datetime) -> None:
-        """Take in the Lease as just read; None means that there is none."""
+    def observe(self, seen: lease.Lease | None, now_s: float) -> None:
+        """Take in the Lease as it was at ``now_s``; None means that there was none."""
         if seen is None:
-            self._last, self._renewal_seen_at = lease.Lease(), None
+            self._last, self._renewal_seen_at_s = lease.Lease(), None
             return
+        if resource_version.is_earlier(seen.resource_version, self._newest):
+            return
+        self._newest = seen.resource_version
         if seen != self._last:
-            self._last, self._renewal_seen_at = seen, now
+            self._last, self._renewal_seen_at_s = seen, now_s
 
-    def leads(self, now: datetime.datetime) -> bool:
+    def leads(self, now_s: float) -> bool:
         """Whether this host's kube-scheduler holds a Lease that is still renewed."""
-        if self._renewal_seen_at is None or not self.hostname:
+        if self._renewal_seen_at_s is None or not self.hostname:
             return False
         if not self._last.holder.startswith(f"{self.hostname}_"):
             return False
-        age_s = (now - self._renewal_seen_at).total_seconds()
-        return age_s < self._last.duration_s
+        return now_s - self._renewal_seen_at_s < self._last.duration_s
 
     @property
     def holder(self) -> str:

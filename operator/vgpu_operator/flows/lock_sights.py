@@ -16,13 +16,21 @@ class LockSight:
         text: as it stands on the Node.
         lock: what it says; None when it is malformed.
         seen_at: when this process first saw this text there.
-        ours: this process wrote it.
+        owner_uid: whom this process took it for; empty when somebody else wrote it.
+        proven: the API server has confirmed our write. Without that another
+            leader may have written the same text for the same pod in the same second.
     """
 
     text: str
     lock: node_lock.LockText | None
     seen_at: datetime.datetime
-    ours: bool
+    owner_uid: str = ""
+    proven: bool = False
+
+    @property
+    def ours(self) -> bool:
+        """Whether this process wrote it."""
+        return bool(self.owner_uid)
 
     @property
     def owner(self) -> tuple[str, str] | None:
@@ -38,17 +46,26 @@ class LockSights:
 
     _by_node: dict[str, dict[str, LockSight]] = field(default_factory=dict)
     _by_owner: dict[tuple[str, str], set[str]] = field(default_factory=dict)
-    _announced: dict[str, dict[str, str]] = field(default_factory=dict)
+    _announced: dict[str, dict[str, tuple[str, str]]] = field(default_factory=dict)
     _done: dict[tuple[str, str], datetime.datetime] = field(default_factory=dict)
 
-    def announce(self, node: str, texts: Mapping[str, str]) -> None:
+    def announce(self, node: str, texts: Mapping[str, str], *, owner_uid: str) -> None:
         """Note what is about to be written: the watch may show it before the answer comes."""
-        self._announced.setdefault(node, {}).update(texts)
+        written = {key: (text, owner_uid) for key, text in texts.items()}
+        self._announced.setdefault(node, {}).update(written)
 
     def put(
-        self, node: str, key: str, text: str, *, now: datetime.datetime, ours: bool = False
+        self, node: str, key: str, text: str, *, now: datetime.datetime, owner_uid: str = ""
     ) -> None:
-        """Take in a lock text; one that is known keeps its first sight."""
+        """Take in a lock text; one that is known keeps its first sight.
+
+        Args:
+            node: where it stands.
+            key: the annotation.
+            text: its value.
+            now: when it was seen.
+            owner_uid: whom this process has taken it for; empty when a watch has shown it.
+        """
         known = self.get(node, key)
         if known is not None and known.text == text:
             return
@@ -57,8 +74,14 @@ class LockSights:
             lock: node_lock.LockText | None = node_lock.decode_lock(text, key=key)
         except errors.DecodeError:
             lock = None
-        ours = ours or self._announced.get(node, {}).get(key) == text
-        sight = LockSight(text=text, lock=lock, seen_at=now, ours=ours)
+        announced, announced_for = self._announced.get(node, {}).get(key, ("", ""))
+        sight = LockSight(
+            text=text,
+            lock=lock,
+            seen_at=now,
+            owner_uid=owner_uid or (announced_for if announced == text else ""),
+            proven=bool(owner_uid),
+        )
         self._by_node.setdefault(node, {})[key] = sight
         if sight.owner is not None:
             self._by_owner.setdefault(sight.owner, set()).add(node)

@@ -6,11 +6,12 @@ import datetime
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from vgpu_operator.flows import effects
+from vgpu_operator.flows import effects, pod_events
 from vgpu_operator.flows.books import Books
+from vgpu_operator.flows.lock_sights import LockSight
 from vgpu_operator.machines import node_lock
-from vgpu_operator.model import records, request
-from vgpu_operator.wire import resource_version
+from vgpu_operator.model import reason, records, request
+from vgpu_operator.wire import keys, resource_version
 
 Removal: TypeAlias = Generator[effects.Effect, Any, None]
 """A flow that removes one lock."""
@@ -21,10 +22,32 @@ def holder(
 ) -> tuple[node_lock.Holder, records.PodRecord | None]:
     """Return what the lock's owner is to the asking pod, and the owner's record."""
     sight = books.locks.get(node, key)
-    named = None if sight is None else sight.owner
-    owner = None if named is None else books.ledger.record_of(*named)
-    text = None if sight is None else sight.text
-    return node_lock.holder(text, node=node, wanted_by=wanted_by, owner=owner), owner
+    if sight is None:
+        return node_lock.Holder.NOBODY, None
+    owner = _owner(books, sight)
+    who = node_lock.holder(
+        sight.text,
+        node=node,
+        wanted_by=wanted_by,
+        owner=owner,
+        owner_uid=sight.owner_uid,
+        idle=sight.proven and _is_idle(books, sight.owner_uid),
+    )
+    return who, owner
+
+
+def _owner(books: Books, sight: LockSight) -> records.PodRecord | None:
+    """Return the pod that a lock names: whom we took it for, else who has the name now."""
+    if sight.owner is None:
+        return None
+    if sight.owner_uid:
+        return books.ledger.record(sight.owner_uid)
+    return books.ledger.record_of(*sight.owner)
+
+
+def _is_idle(books: Books, uid: str) -> bool:
+    """Whether no Binding of ours for the pod is under way, done, or in doubt."""
+    return not (uid in books.binding or uid in books.bound or uid in books.in_doubt)
 
 
 def age(books: Books, *, node: str, key: str, now: datetime.datetime) -> node_lock.Age:
@@ -38,11 +61,40 @@ def age(books: Books, *, node: str, key: str, now: datetime.datetime) -> node_lo
 
 
 def verdict(
-    books: Books, *, node: str, key: str, wanted_by: request.PodKey, now: datetime.datetime
+    books: Books, *, node: str, key: str, wanted_by: request.PodKey | None, now: datetime.datetime
 ) -> tuple[node_lock.Verdict, node_lock.Holder, records.PodRecord | None]:
     """Return what the pod may do about one lock, and why."""
     who, owner = holder(books, node=node, key=key, wanted_by=wanted_by)
     return node_lock.verdict(who, age(books, node=node, key=key, now=now)), who, owner
+
+
+def stuck_owner(
+    books: Books, *, node: str, key: str, now: datetime.datetime
+) -> records.PodRecord | None:
+    """Return the bound pod whose expired lock can pass to nobody; None when it is not so."""
+    answer, _, owner = verdict(books, node=node, key=key, wanted_by=None, now=now)
+    return owner if answer is node_lock.Verdict.BLOCKED else None
+
+
+def closed_to(
+    books: Books, wish: request.PodRequest, now: datetime.datetime
+) -> dict[str, reason.NodeRejection]:
+    """Return the nodes that take no such pod because a lock that it needs is stuck."""
+    if not books.stuck_locks:
+        return {}
+    wanted = books.lock_keys(wish)
+    closed = {}
+    for node, key in books.stuck_locks:
+        owner = stuck_owner(books, node=node, key=key, now=now) if key in wanted else None
+        if owner is not None:
+            # No eviction of others would help.
+            closed[node] = reason.NodeRejection(detail=stuck_words(owner.key), resolvable=False)
+    return closed
+
+
+def stuck_words(owner: request.PodKey) -> str:
+    """Return the sentence about a lock that is stuck on that pod."""
+    return f"the node lock is stuck on pod {owner}, which is bound there and no kubelet has seen"
 
 
 def see(books: Books, record: records.NodeRecord, now: datetime.datetime) -> None:
@@ -65,11 +117,20 @@ def wrote(
     texts: Mapping[str, str | None],
     version: str,
     now: datetime.datetime,
+    owner_uid: str = "",
 ) -> None:
     """Take in our own successful write, ahead of the watch that will repeat it.
 
     Where the watch is ahead of the answer already, it has shown our write and
     what came after it.
+
+    Args:
+        books: what is known.
+        node: where it was written.
+        texts: lock texts by key; None = removed.
+        version: the Node's version since.
+        now: the time.
+        owner_uid: whom the locks were taken for.
     """
     seen = books.nodes.get(node)
     if seen is None or resource_version.is_earlier(version, seen.resource_version):
@@ -77,7 +138,7 @@ def wrote(
     for key, text in texts.items():
         books.locks.drop(node, key)
         if text is not None:
-            books.locks.put(node, key, text, now=now, ours=True)
+            books.locks.put(node, key, text, now=now, owner_uid=owner_uid)
     merged = {**seen.locks, **texts}
     books.nodes[node] = dataclasses.replace(
         seen,
@@ -101,9 +162,36 @@ def owner_lives(books: Books, node: str, key: str) -> Generator[effects.Effect, 
         return True
     if record is None:
         return False
-    books.ledger.observe(record)
+    yield from pod_events.take_in(books, record)
     who, _ = holder(books, node=node, key=key, wanted_by=None)
     return who is not node_lock.Holder.GONE
+
+
+def fence(
+    books: Books, owner: records.PodRecord, now: datetime.datetime
+) -> Generator[effects.Effect, Any, bool]:
+    """Change a living, unbound owner so that an older Binding for it fails."""
+    fenced = True
+    try:
+        yield effects.PatchPod(pod=owner.key, annotations={keys.FENCE: now.isoformat()})
+    except effects.Missing:
+        yield from pod_events.lose(books, owner.key)
+        return True
+    except effects.Conflict:
+        # Another pod of that name, or a patch that lost too often against other writes.
+        fenced = False
+    except effects.EffectFailed:
+        return False
+    try:
+        fresh = yield effects.ReadPod(namespace=owner.key.namespace, name=owner.key.name)
+    except effects.EffectFailed:
+        return False
+    if fresh is not None:
+        yield from pod_events.take_in(books, fresh)
+    if fresh is None or fresh.key.uid != owner.key.uid:
+        yield from pod_events.lose(books, owner.key)
+        return True
+    return fenced and not fresh.node
 
 
 def forgotten(
@@ -114,8 +202,8 @@ def forgotten(
     A served or failed owner's lock is left to its plugin for a grace time,
     from when the owner was first seen done: removing it earlier would cost the
     plugin requests (a conflict costs it two of its five a second). Each removal
-    is conditioned on the Node's version. Locks of owners that our watch does not
-    show are left to ``orphans``.
+    is conditioned on the Node's version. Locks that need a look at their owner
+    first are left to ``orphans``.
     """
     removals = []
     for node, key, who in _unwanted(books, nodes):
@@ -131,22 +219,36 @@ def forgotten(
     return tuple(removals)
 
 
-def orphans(books: Books, *, nodes: Iterable[str]) -> tuple[Removal, ...]:
-    """Return a flow for each lock that nobody waits for and whose owner we do not know.
+def orphans(books: Books, *, nodes: Iterable[str], now: datetime.datetime) -> tuple[Removal, ...]:
+    """Return a flow for each lock that nobody waits for and whose owner must be looked at first.
 
-    Nodes and pods come by two watches, so a lock may be seen before the pod
-    that it names: each flow reads the pod before it removes the lock.
+    An owner that we do not know is read: nodes and pods come by two watches,
+    so a lock may be seen before the pod that it names. A living owner is
+    fenced.
     """
-    return tuple(
-        _remove_orphan(books, node, key)
-        for node, key, who in _unwanted(books, nodes)
-        if who is node_lock.Holder.GONE
-    )
+    flows = []
+    for node, key, who in _unwanted(books, nodes):
+        seen = books.nodes[node]
+        remnant = node_lock.may_release(who, age(books, node=node, key=key, now=now))
+        if who is node_lock.Holder.GONE:
+            flows.append(_remove_orphan(books, seen, key))
+        elif remnant is node_lock.Remnant.AFTER_FENCE:
+            flows.append(_remove_fenced(books, seen, key, now))
+    return tuple(flows)
 
 
-def _remove_orphan(books: Books, node: str, key: str) -> Removal:
-    seen = books.nodes[node]
-    if (yield from owner_lives(books, node, key)):
+def _remove_orphan(books: Books, seen: records.NodeRecord, key: str) -> Removal:
+    if (yield from owner_lives(books, seen.name, key)):
+        return
+    with contextlib.suppress(effects.EffectFailed):
+        yield _removal(seen, key)
+
+
+def _remove_fenced(
+    books: Books, seen: records.NodeRecord, key: str, now: datetime.datetime
+) -> Removal:
+    _, owner = holder(books, node=seen.name, key=key, wanted_by=None)
+    if owner is None or owner.node or not (yield from fence(books, owner, now)):
         return
     with contextlib.suppress(effects.EffectFailed):
         yield _removal(seen, key)

@@ -1,7 +1,7 @@
 """Node events: cards in and out of the ledger, the handshake, the locks."""
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from vgpu_operator.flows import effects, locks, reasons
 from vgpu_operator.flows.books import Books, Registration
@@ -29,6 +29,7 @@ def node_seen(books: Books, record: records.NodeRecord, now: datetime.datetime) 
     if known is not None and known.uid != record.uid:
         node_gone(books, record.name, uid=known.uid)
     books.nodes[record.name] = record
+    generation = books.ledger.generation
     events: list[effects.Effect] = []
     for vendor in books.vendors:
         events += _take_in_register(books, record, vendor, now)
@@ -37,6 +38,8 @@ def node_seen(books: Books, record: records.NodeRecord, now: datetime.datetime) 
             books.ledger.set_allocatable(record.name, keyword, record.allocatable.get(keyword))
     books.ledger.set_cordoned(record.name, record.cordoned)
     books.ledger.set_notes(record.name, record.notes)
+    if books.ledger.generation != generation:
+        books.upsets[record.name] = books.ledger.generation
     locks.see(books, record, now)
     events += _malformed_locks(books, record)
     reaction = effects.Reaction(effects=tuple(events), nodes=frozenset({record.name}))
@@ -61,6 +64,7 @@ def node_gone(books: Books, name: str, *, uid: str = "") -> effects.Reaction:
     books.nodes.pop(name, None)
     books.ledger.forget_node(name)
     books.trusted_nodes.discard(name)
+    books.upsets.pop(name, None)
     books.locks.drop_node(name)
     for vendor in books.vendors:
         books.registrations.pop((name, vendor.spec.keyword), None)
@@ -71,8 +75,9 @@ def step_handshakes(books: Books, nodes: Iterable[str], now: datetime.datetime) 
     """Step the handshake of every vendor on those nodes; one PATCH a node.
 
     Every replica drops expired devices from its own ledger; only the leader
-    writes. Nothing is written to a locked node: stamps can wait, a conflict
-    would cost its plugin requests.
+    writes, and only to the Node that it has seen: the plugin may have answered
+    since, and the event that says so decides again. Nothing is written to a
+    locked node: stamps can wait, a conflict would cost its plugin requests.
     """
     patches: list[effects.Effect] = []
     changed: set[str] = set()
@@ -87,8 +92,10 @@ def step_handshakes(books: Books, nodes: Iterable[str], now: datetime.datetime) 
             registration = books.registrations.get(place)
             if registration is None or vendor.spec.handshake_key is None:
                 continue
+            generation = books.ledger.generation
             acts = _step(books, record, vendor, registration, now)
             if handshake.Effect.STAMP not in acts:
+                # Only now: a stamp that was asked for may have been refused.
                 registration.changed = False
             if handshake.Effect.DROP_DEVICES in acts and books.ledger.devices(*place):
                 books.ledger.drop_devices(*place)
@@ -102,16 +109,22 @@ def step_handshakes(books: Books, nodes: Iterable[str], now: datetime.datetime) 
                         " start the device plugin on this node again",
                     )
                 )
+            if books.ledger.generation != generation:
+                books.upsets[name] = books.ledger.generation
             if locked:
                 continue
-            if handshake.Effect.STAMP in acts and books.leader and _due(registration, now):
+            writes = handshake.writes(acts, leader=books.leader)
+            if handshake.Effect.STAMP in writes and _due(registration, now):
                 registration.stamped_at = now
-                registration.changed = False
                 texts[vendor.spec.handshake_key] = handshake_text.encode_requesting(now)
-            if handshake.Effect.DELETE_KEY in acts:
+            if handshake.Effect.DELETE_KEY in writes:
                 texts[vendor.spec.handshake_key] = None
-        if texts and books.leader:
-            patches.append(effects.PatchNode(node=name, annotations=texts))
+        if texts:
+            patches.append(
+                effects.PatchNode(
+                    node=name, annotations=texts, resource_version=record.resource_version
+                )
+            )
     return effects.Reaction(effects=tuple(patches), nodes=frozenset(changed))
 
 
@@ -188,16 +201,12 @@ def _take_in_register(
     else:
         registration.changed = text is not None
     registration.text = text
-    where = f"{record.name}: {vendor.spec.register_key}"
+    if text is None and vendor.spec.register_key is None:
+        # Not a text that somebody may have removed by mistake: the kubelet no longer counts any.
+        books.ledger.drop_devices(record.name, keyword)
+        return []
     if text is None:
-        return [
-            reasons.on_node(
-                record.name,
-                "RegisterRemoved",
-                f"{where} was removed; the last cards are kept until the handshake has expired"
-                " and nothing is allocatable; restart the device plugin to write it again",
-            )
-        ]
+        return [_removed(record.name, vendor)]
     try:
         decoded = vendor.decode_devices(text, node=record.name)
     except errors.DecodeError as fault:
@@ -224,10 +233,35 @@ def _tell_fault(
     registration: Registration, node: str, fault: str, *, kept: str
 ) -> list[effects.Effect]:
     """Return the event for a fault that has not been told yet."""
-    if registration.reported_fault == fault:
+    sentence = f"{fault}; {kept} are kept"
+    if registration.reported_fault == sentence:
         return []
-    registration.reported_fault = fault
-    return [reasons.on_node(node, "RegisterUnreadable", f"{fault}; {kept} are kept")]
+    registration.reported_fault = sentence
+    return [reasons.on_node(node, "RegisterUnreadable", sentence)]
+
+
+def _removed(node: str, vendor: base.Vendor) -> effects.Effect:
+    return reasons.on_node(
+        node,
+        "RegisterRemoved",
+        f"{node}: {vendor.spec.register_key} was removed; the last cards are kept until the"
+        " handshake has expired and nothing is allocatable; restart the device plugin to write"
+        " it again",
+    )
+
+
+def standing_complaints(books: Books) -> Iterator[effects.Effect]:
+    """Yield an event for every register and lock text that is wrong as things stand."""
+    by_keyword = books.by_keyword
+    for (node, keyword), registration in tuple(books.registrations.items()):
+        if registration.text is None and books.ledger.devices(node, keyword):
+            yield _removed(node, by_keyword[keyword])
+        elif registration.reported_fault:
+            yield reasons.on_node(node, "RegisterUnreadable", registration.reported_fault)
+    for node in books.locks.nodes():
+        record = books.nodes.get(node)
+        if record is not None:
+            yield from _malformed_locks(books, record)
 
 
 def _malformed_locks(books: Books, record: records.NodeRecord) -> list[effects.Effect]:

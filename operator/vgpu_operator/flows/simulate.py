@@ -21,8 +21,8 @@ from vgpu_operator.flows import (
     effects,
     json_patch,
     paper,
+    pod_events,
     promises,
-    reconcile,
     register,
 )
 from vgpu_operator.flows import filter as flow_filter
@@ -114,7 +114,7 @@ class Simulation:
         for raw in raws:
             metadata = shape.mapping(raw.get("metadata"))
             name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-            reconcile.pod_seen(self.books, self._record(self._paper.put_pod(raw, uid=name)))
+            pod_events.pod_seen(self.books, self._record(self._paper.put_pod(raw, uid=name)))
 
     def see_quotas(self, raws: Iterable[paper.Json]) -> None:
         """Take in resource quotas in the order in which they are seen."""
@@ -179,7 +179,7 @@ class Simulation:
         metadata = shape.mapping(raw.get("metadata"))
         name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
         record = self._record(self._paper.put_pod(raw, uid=name))
-        reconcile.pod_seen(self.books, record)
+        pod_events.pod_seen(self.books, record)
         return record
 
     def place(
@@ -250,7 +250,7 @@ class Simulation:
             if isinstance(effect, effects.BindPod):
                 carried = effect.annotations
         if not error and key.uid in self._paper.pods:
-            reconcile.pod_seen(self.books, self._record(self._paper.pods[key.uid]))
+            pod_events.pod_seen(self.books, self._record(self._paper.pods[key.uid]))
         after = self._paper.node_annotations(node)
         changed: dict[str, str | None] = dict.fromkeys(before.keys() - after.keys())
         changed |= {name: text for name, text in after.items() if before.get(name) != text}

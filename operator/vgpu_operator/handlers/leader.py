@@ -55,7 +55,11 @@ class LeaderFollower:
             await asyncio.sleep(POLL_S)
 
     async def refresh(self) -> None:
-        """Read the Lease once and decide."""
+        """Read the Lease once and decide.
+
+        It is as old as the question: the answer may have been long on its way.
+        """
+        asked_s = self._clock.monotonic_s()
         try:
             if self._lease is None:
                 await self._client.request("GET", "/version", limit_s=READ_LIMIT_S)
@@ -63,9 +67,9 @@ class LeaderFollower:
                 raw = await self._client.request(
                     "GET", paths.lease(*self._lease), limit_s=READ_LIMIT_S
                 )
-                self._state.observe(wire_lease.decode_lease(raw), self._clock.now())
+                self._state.observe(wire_lease.decode_lease(raw), asked_s)
         except errors.NotFound:
-            self._state.observe(None, self._clock.now())
+            self._state.observe(None, asked_s)
             self._note(reachable=True)
         except errors.ApiError as fault:
             self._note(reachable=not isinstance(fault, errors.Unreachable | errors.ServerFault))
@@ -74,7 +78,7 @@ class LeaderFollower:
         self._decide()
 
     def _decide(self) -> None:
-        leads = self._lease is None or self._state.leads(self._clock.now())
+        leads = self._lease is None or self._state.leads(self._clock.monotonic_s())
         if leads != self._leads:
             self._leads = leads
             self._on_change(leads)

@@ -33,7 +33,8 @@ class Ticker:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin to tick."""
+        """Begin to tick; what ticked before, because nobody stopped it, ends."""
+        self._cancel()
         configured = self._configuration
         self._tasks = [
             asyncio.create_task(work)
@@ -48,11 +49,14 @@ class Ticker:
 
     async def stop(self) -> None:
         """Tick no more."""
-        for task in self._tasks:
-            task.cancel()
+        self._cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+
+    def _cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
 
     async def _tick(self) -> None:
         self._work.tick()

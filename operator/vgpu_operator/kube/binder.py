@@ -46,10 +46,12 @@ class Binder:
             raise
 
     async def close(self) -> None:
-        """End all waits and let what is being written be written."""
+        """End all waits, let what is being written be written, cut off what takes too long."""
         self._waits.give_up_all("the operator stops")
         if self._running:
-            await asyncio.wait(tuple(self._running.values()), timeout=SPARE_S)
+            _, late = await asyncio.wait(tuple(self._running.values()), timeout=SPARE_S)
+            for task in late:
+                task.cancel()
 
     async def _replace(self, uid: str) -> None:
         """End an older bind for the same pod and wait until it has ended."""

@@ -239,14 +239,21 @@ class KubeClient:
         return await self.request("PUT", path, body=body)
 
     async def delete(
-        self, path: str, *, grace_s: int | None = None, uid: str | None = None
+        self,
+        path: str,
+        *,
+        grace_s: int | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
     ) -> Json:
-        """Delete one object, only if it still has that UID."""
+        """Delete one object, only if it still has that UID and version, where given."""
         options: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if grace_s is not None:
             options["gracePeriodSeconds"] = grace_s
-        if uid is not None:
-            options["preconditions"] = {"uid": uid}
+        wanted = {"uid": uid, "resourceVersion": resource_version}
+        preconditions = {name: value for name, value in wanted.items() if value is not None}
+        if preconditions:
+            options["preconditions"] = preconditions
         return await self.request("DELETE", path, body=options)
 
     async def pages(

@@ -2,7 +2,7 @@
 
 import asyncio
 import datetime
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 
 from vgpu_operator.flows import effects
@@ -14,18 +14,21 @@ COMPONENT = "vgpu-operator"
 REPEAT_AFTER = datetime.timedelta(minutes=5)
 """The same sentence about the same object is sent again only after so long."""
 
-QUEUE_LIMIT = 1000
+QUEUE_LIMIT = 500
+"""Events of one reason that wait to be sent; more are dropped."""
+
 REMEMBERED = 10_000
 PER_SECOND = 20.0
-"""Events a second at the most; the rest wait in the queue, past its limit they are dropped."""
+"""Events a second at the most; the rest wait in their queues."""
 
 
 class EventSink:
-    """Sends Events one after another.
+    """Sends Events one after another, the reasons in turns.
 
-    ``may_write`` is asked before each is sent: what is still queued when a
-    term ends is left to the next leader. ``dropped`` counts those that found
-    the queue full.
+    Each reason has a queue of its own: a thousand pods that fit nowhere keep
+    no stuck node waiting. ``may_write`` is asked before each is sent: what is
+    still queued when a term ends is left to the next leader. ``on_drop`` is
+    told about those that found their queue full.
     """
 
     def __init__(
@@ -35,14 +38,20 @@ class EventSink:
         *,
         may_write: Callable[[], bool],
         on_failure: Callable[[effects.PostEvent, errors.ApiError], None],
+        on_drop: Callable[[effects.PostEvent], None],
     ) -> None:
         self._client = client
         self._clock = clock
         self._may_write = may_write
         self._on_failure = on_failure
-        self._queue: asyncio.Queue[effects.PostEvent] = asyncio.Queue(QUEUE_LIMIT)
+        self._on_drop = on_drop
+        self._queues: dict[str, deque[effects.PostEvent]] = {}
+        self._filled = asyncio.Event()
         self._sent: OrderedDict[effects.PostEvent, datetime.datetime] = OrderedDict()
-        self.dropped = 0
+
+    def __len__(self) -> int:
+        """Return how many wait to be sent."""
+        return sum(map(len, self._queues.values()))
 
     def post(self, event: effects.PostEvent) -> None:
         """Queue an event unless the same one was sent a moment ago."""
@@ -50,11 +59,12 @@ class EventSink:
         last = self._sent.get(event)
         if last is not None and now - last < REPEAT_AFTER:
             return
-        try:
-            self._queue.put_nowait(event)
-        except asyncio.QueueFull:
-            self.dropped += 1
+        queue = self._queues.setdefault(event.reason, deque())
+        if len(queue) >= QUEUE_LIMIT:
+            self._on_drop(event)
             return
+        queue.append(event)
+        self._filled.set()
         self._sent[event] = now
         self._sent.move_to_end(event)
         while len(self._sent) > REMEMBERED:
@@ -63,7 +73,7 @@ class EventSink:
     async def run(self) -> None:
         """Send what is queued until cancelled."""
         while True:
-            event = await self._queue.get()
+            event = await self._next()
             if not self._may_write():
                 continue
             try:
@@ -73,6 +83,18 @@ class EventSink:
             except errors.ApiError as fault:
                 self._on_failure(event, fault)
             await asyncio.sleep(1 / PER_SECOND)
+
+    async def _next(self) -> effects.PostEvent:
+        """Wait for an event; its reason goes to the end of the line."""
+        while not self._queues:
+            self._filled.clear()
+            await self._filled.wait()
+        reason = next(iter(self._queues))
+        queue = self._queues.pop(reason)
+        event = queue.popleft()
+        if queue:
+            self._queues[reason] = queue
+        return event
 
 
 def _namespace(event: effects.PostEvent) -> str:

@@ -1,22 +1,31 @@
 """Raw objects in, flows run, effects out: the shell around the books."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
 
 import structlog
 
-from vgpu_operator.flows import effects, locks, reconcile, register, wake
+from vgpu_operator.flows import effects, locks, pod_events, reconcile, register, wake
 from vgpu_operator.flows.books import Books
 from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import clock as kube_clock
 from vgpu_operator.kube import errors, paths, perform, waiting
 from vgpu_operator.model import records
 from vgpu_operator.vendors import records as vendor_records
+from vgpu_operator.wire import resource_version
 
 log = structlog.get_logger(__name__)
 
 EFFECTS_AT_ONCE = 32
+
+STEP_S = 0.01
+"""How long a list is taken in before binds and watches get their turn again."""
+
+PAGE = 250
+"""Objects in one page of a list: a page is read in one step, and each may have 10 KiB."""
+
+Item = TypeVar("Item")
 
 PATIENCE_S = 1.0
 PATIENCE_PER_S = 0.1
@@ -51,6 +60,10 @@ class Intake:
         self._patience_at = 0.0
         self._clearing: set[str] = set()
         self._nodes_relisted = False
+        self._pods_reached = ""
+        self._pods_shown = ""
+        self._pods_settled = ""
+        self._passed_by: dict[str, str] = {}
 
     def pod_record(self, raw: kube_client.Json) -> records.PodRecord:
         """Return what we keep of a raw Pod."""
@@ -72,16 +85,21 @@ class Intake:
     def pod_event(self, kind: str | None, raw: kube_client.Json) -> None:
         """Take in a watch event of a Pod."""
         record = self.pod_record(raw)
+        if not resource_version.is_earlier(record.resource_version, self._pods_reached):
+            self._pods_reached = record.resource_version
         if kind == "DELETED":
-            self.react(reconcile.pod_gone(self._books, record.key))
+            self.react(pod_events.pod_gone(self._books, record.key))
         else:
-            self.react(reconcile.pod_seen(self._books, record))
+            self.react(pod_events.pod_seen(self._books, record))
 
     def react(self, reaction: effects.Reaction) -> None:
-        """Wake who waits, perform in the background what the reaction asks for."""
+        """Wake who waits, perform in the background what the reaction asks for.
+
+        What concerns one object is done in order, different objects side by side.
+        """
         self._waits.notify(reaction.nodes, reaction.pods)
-        if reaction.effects:
-            self._spawn(self._perform(reaction.effects))
+        for wanted in _by_object(reaction.effects):
+            self._spawn(self._perform(wanted))
         if wake.is_due(self._books):
             self._freed.set()
             if self._wake_timer is None:
@@ -120,6 +138,8 @@ class Intake:
 
     def quick_tick(self) -> None:
         """Do what must not wait so long, every second."""
+        # Events of one second ago have come through Kopf's queues, in whatever order.
+        self._pods_settled, self._pods_shown = self._pods_shown, self._pods_reached
         self.react(reconcile.quick_tick(self._books, self._clock.now()))
         if self._books.leader:
             # A node whose last look has had no answer yet is not looked at again.
@@ -128,49 +148,50 @@ class Intake:
                     self._clear_orphans(node)
 
     async def sync(self) -> None:
-        """Take in one complete list of Nodes and Pods.
+        """Take in one complete list of Nodes and Pods, in small steps.
 
         Raises:
             errors.ApiError: the API server did not answer as it should.
         """
-        raw_nodes, nodes_version = await self._client.list(paths.NODES)
-        pods, version = await self._list_pods()
-        nodes = [vendor_records.node_record(raw, self._books.vendors) for raw in raw_nodes]
-        self.react(
-            reconcile.listed(
-                self._books,
-                nodes=nodes,
-                nodes_version=nodes_version,
-                pods=pods,
-                pods_version=version,
-                now=self._clock.now(),
-            )
-        )
-        self._books.synced = True
-        log.info("synced", nodes=len(nodes), pods=len(pods), pods_version=version)
+        names: set[str] = set()
+        version = ""
+        async for page in self._client.pages(paths.NODES, page=PAGE):
+            version = version or page["metadata"]["resourceVersion"]
+            async for raw in _in_steps(page.get("items") or ()):
+                record = vendor_records.node_record(raw, self._books.vendors)
+                names.add(record.name)
+                self.react(register.node_seen(self._books, record, self._clock.now()))
+        self.react(reconcile.nodes_listed(self._books, names=names, version=version))
+        uids, _ = await self._take_in_pods()
+        reconcile.synced(self._books)
+        log.info("synced", nodes=len(names), pods=len(uids))
 
     async def audit(self) -> None:
         """Compare with a fresh list of Pods and take over what differs.
 
         What the ledger knows from later than the list stays. Nodes are listed
         only after their watch has begun anew: a deletion in between is not
-        delivered.
+        delivered. Only what the watch should have shown counts as a difference:
+        a list is often ahead of it.
         """
         relisted, self._nodes_relisted = self._nodes_relisted, False
         try:
             if relisted:
                 names, nodes_version = await self._list_node_names()
                 self.react(reconcile.nodes_listed(self._books, names=names, version=nodes_version))
-            pods, version = await self._list_pods()
+            _, differences = await self._take_in_pods()
         except errors.ApiError as fault:
             self._nodes_relisted |= relisted
             log.warning("audit failed", error=str(fault))
             return
-        reaction = reconcile.pods_listed(self._books, pods=pods, version=version)
-        self._on_audit(len(reaction.pods))
-        if reaction.pods:
-            log.warning("audit found differences", pods=len(reaction.pods))
-        self.react(reaction)
+        self._on_audit(differences)
+        if differences:
+            log.warning("audit found differences", pods=differences)
+
+    async def tell_standing_complaints(self) -> None:
+        """Send the events that nobody was told while this process followed."""
+        async for effect in _in_steps(reconcile.standing_complaints(self._books)):
+            self.react(effects.Reaction(effects=(effect,)))
 
     async def close(self) -> None:
         """Let running effects end; cancel what takes longer than a moment."""
@@ -181,15 +202,36 @@ class Intake:
             for task in late:
                 task.cancel()
 
-    async def _list_pods(self) -> tuple[list[records.PodRecord], str]:
-        """Return records of all Pods and the list's version, decoding page by page."""
-        found: list[records.PodRecord] = []
+    async def _take_in_pods(self) -> tuple[set[str], int]:
+        """Take in a complete list of Pods.
+
+        Returns the UIDs that it has, and how many pods the watch has not shown
+        although it was past them, or shown gone.
+        """
+        settled, passed_by = self._pods_settled, self._passed_by
+        self._passed_by = {}
+        uids: set[str] = set()
         version = ""
-        async for page in self._client.pages(paths.PODS):
+        differences = 0
+        async for page in self._client.pages(paths.PODS, page=PAGE):
             version = version or page["metadata"]["resourceVersion"]
-            found += [self.pod_record(raw) for raw in page.get("items") or ()]
-            await asyncio.sleep(0)
-        return found, version
+            async for raw in _in_steps(page.get("items") or ()):
+                uid, at = raw["metadata"]["uid"], raw["metadata"]["resourceVersion"]
+                uids.add(uid)
+                known = self._books.ledger.record(uid)
+                if (passed_by.get(uid) if known is None else known.resource_version) == at:
+                    if known is None:
+                        self._passed_by[uid] = at
+                    continue
+                reaction = pod_events.pod_seen(self._books, self.pod_record(raw))
+                if self._books.ledger.record(uid) is None:
+                    self._passed_by[uid] = at
+                is_late = bool(settled) and not resource_version.is_earlier(settled, at)
+                differences += bool(reaction.pods) and is_late
+                self.react(reaction)
+        reaction = reconcile.pods_listed(self._books, uids=uids, version=version)
+        self.react(reaction)
+        return uids, differences + len(reaction.pods)
 
     async def _list_node_names(self) -> tuple[set[str], str]:
         """Return the names of all Nodes and the list's version."""
@@ -205,7 +247,7 @@ class Intake:
         self._spawn(self._performer.run(wake.wake(self._books)))
 
     def _clear_orphans(self, node: str) -> None:
-        flows = locks.orphans(self._books, nodes=(node,))
+        flows = locks.orphans(self._books, nodes=(node,), now=self._clock.now())
         if flows:
             self._clearing.add(node)
             self._spawn(self._run_all(node, flows))
@@ -217,7 +259,7 @@ class Intake:
         finally:
             self._clearing.discard(node)
 
-    async def _perform(self, wanted: tuple[effects.Effect, ...]) -> None:
+    async def _perform(self, wanted: Sequence[effects.Effect]) -> None:
         async with self._slots:
             await self._performer.run_all(wanted)
 
@@ -225,6 +267,34 @@ class Intake:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _in_steps(items: Iterable[Item]) -> AsyncIterator[Item]:
+    """Yield the items; let others run whenever that has taken a step's time."""
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    for item in items:
+        if loop.time() - begun >= STEP_S:
+            await asyncio.sleep(0)
+            begun = loop.time()
+        yield item
+
+
+def _by_object(wanted: Iterable[effects.Effect]) -> Iterable[Sequence[effects.Effect]]:
+    """Return the effects apart by the object that they concern, each in its order."""
+    groups: dict[object, list[effects.Effect]] = {}
+    for effect in wanted:
+        match effect:
+            case effects.PostEvent():
+                target: object = effects.PostEvent
+            case effects.PatchNode() | effects.ListNodePods():
+                target = effect.node
+            case effects.PatchPod() | effects.BindPod() | effects.DeletePod():
+                target = effect.pod.uid
+            case _:
+                target = None
+        groups.setdefault(target, []).append(effect)
+    return groups.values()
 
 
 def decode_pod(books: Books, raw: kube_client.Json) -> records.PodRecord:

@@ -1,10 +1,11 @@
 """Listening sockets: addresses as people write them, one sentence when one is taken."""
 
 import ipaddress
+import logging
 import ssl
 from dataclasses import dataclass
 
-from aiohttp import web
+from aiohttp import http_exceptions, web
 
 from vgpu_operator.model import errors
 
@@ -68,17 +69,27 @@ async def listen(
     what: str,
     tls: ssl.SSLContext | None = None,
     shutdown_s: float = 3.0,
+    cancel_on_hang_up: bool = True,
 ) -> Listener:
     """Start a server.
 
-    A handler is cancelled when its client hangs up, so that nobody works or
-    waits for an answer that nobody reads.
+    Args:
+        app: what it serves.
+        address: where it listens.
+        what: names it in the sentence about a port that is taken.
+        tls: a context; None = plain HTTP.
+        shutdown_s: how long requests under way get when it closes.
+        cancel_on_hang_up: cancel a handler whose client hangs up, so that nobody
+            works or waits for an answer that nobody reads.
 
     Raises:
         SettingsError: the port is taken or may not be used; one sentence.
     """
     runner = web.AppRunner(
-        app, access_log=None, handler_cancellation=True, shutdown_timeout=shutdown_s
+        app,
+        access_log=None,
+        handler_cancellation=cancel_on_hang_up,
+        shutdown_timeout=shutdown_s,
     )
     await runner.setup()
     site = web.TCPSite(runner, address.host, address.port, ssl_context=tls)
@@ -92,3 +103,13 @@ async def listen(
         ) from fault
     host, port = runner.addresses[0][:2]
     return Listener(runner=runner, address=Address(host=host, port=port))
+
+
+def is_worth_a_line(entry: logging.LogRecord) -> bool:
+    """Whether an entry of aiohttp's server log is about us, as a logging filter.
+
+    It writes a whole trace for bytes that are no HTTP: whoever reaches a port
+    could fill the log.
+    """
+    fault = entry.exc_info[1] if entry.exc_info else None
+    return not isinstance(fault, http_exceptions.HttpProcessingError)

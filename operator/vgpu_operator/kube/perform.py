@@ -18,6 +18,7 @@ LONGEST_PAUSE_S = 5.0
 
 DecodePod = Callable[[kube_client.Json], records.PodRecord]
 Wait = Callable[[effects.AwaitChange], Awaitable[Any]]
+Tell = Callable[[effects.Reaction], None]
 
 
 class NotLeading(effects.Denied):
@@ -31,6 +32,7 @@ class Performer:
         may_write: asked before every write; a process that is not the leader
             writes nothing, whatever a flow asks for.
         wait: performs ``AwaitChange``.
+        tell: performs ``Tell``: it gets what a flow has learned in passing.
         on_failure: told about effects that failed and that no flow waits for.
     """
 
@@ -42,6 +44,7 @@ class Performer:
         decode_pod: DecodePod,
         may_write: Callable[[], bool],
         wait: Wait,
+        tell: Tell,
         on_failure: Callable[[effects.Effect, effects.EffectFailed], None],
     ) -> None:
         self._client = client
@@ -49,6 +52,7 @@ class Performer:
         self._decode_pod = decode_pod
         self._may_write = may_write
         self._wait = wait
+        self._tell = tell
         self._on_failure = on_failure
 
     async def run(self, flow: Generator[effects.Effect, Any, Result]) -> Result:
@@ -83,6 +87,9 @@ class Performer:
         """
         if isinstance(effect, effects.AwaitChange):
             return await self._wait(effect)
+        if isinstance(effect, effects.Tell):
+            self._tell(effect.news)
+            return None
         if isinstance(effect, effects.PostEvent):
             # Nobody waits for it: a process that does not lead leaves it to the leader.
             if self._may_write():
@@ -119,7 +126,12 @@ class Performer:
                 return tuple(self._decode_pod(item) for item in items)
             case effects.DeletePod():
                 path = paths.pod(effect.pod.namespace, effect.pod.name)
-                return await self._client.delete(path, uid=effect.pod.uid)
+                return await self._client.delete(
+                    path,
+                    grace_s=effect.grace_s,
+                    uid=effect.pod.uid,
+                    resource_version=effect.resource_version,
+                )
             case _:
                 raise AssertionError(f"no call is known for {type(effect).__name__}")
 

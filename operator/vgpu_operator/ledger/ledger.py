@@ -240,6 +240,10 @@ class Ledger:
         self._settle(uid, pod)
         self._remove(uid, pod)
 
+    def gone(self, uid: str) -> bool:
+        """Whether the pod object of that UID is known to be gone."""
+        return uid in self._gone
+
     def record(self, uid: str) -> _Record | None:
         """Return the pod as last observed."""
         pod = self._pods.get(uid)

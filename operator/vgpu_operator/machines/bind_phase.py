@@ -28,36 +28,33 @@ class State(enum.StrEnum):
 class Effect(enum.StrEnum):
     """What a change calls for.
 
-    ``PASS_LOCK`` the pod is done with its node's lock: the next waiter looks.
     ``WARN_FAILED`` an event, if the pod keeps running.
     """
 
-    PASS_LOCK = "pass lock"  # noqa: S105 (a node lock, no password)
     WARN_FAILED = "warn failed"
 
 
 Key: TypeAlias = tuple[State, State]
 
 _NOTHING: Final[frozenset[Effect]] = frozenset()
-_PASS: Final = frozenset({Effect.PASS_LOCK})
-_PASS_AND_WARN: Final = frozenset({Effect.PASS_LOCK, Effect.WARN_FAILED})
+_WARN: Final = frozenset({Effect.WARN_FAILED})
 
 TABLE: Final[Mapping[Key, frozenset[Effect]]] = {
     (State.NONE, State.NONE): _NOTHING,
     (State.NONE, State.ALLOCATING): _NOTHING,
-    (State.NONE, State.SUCCESS): _PASS,
-    (State.NONE, State.FAILED): _PASS_AND_WARN,
+    (State.NONE, State.SUCCESS): _NOTHING,
+    (State.NONE, State.FAILED): _WARN,
     (State.ALLOCATING, State.NONE): _NOTHING,
     (State.ALLOCATING, State.ALLOCATING): _NOTHING,
-    (State.ALLOCATING, State.SUCCESS): _PASS,
-    (State.ALLOCATING, State.FAILED): _PASS_AND_WARN,
+    (State.ALLOCATING, State.SUCCESS): _NOTHING,
+    (State.ALLOCATING, State.FAILED): _WARN,
     (State.SUCCESS, State.NONE): _NOTHING,
     (State.SUCCESS, State.ALLOCATING): _NOTHING,
     (State.SUCCESS, State.SUCCESS): _NOTHING,
-    (State.SUCCESS, State.FAILED): _PASS_AND_WARN,
+    (State.SUCCESS, State.FAILED): _WARN,
     (State.FAILED, State.NONE): _NOTHING,
     (State.FAILED, State.ALLOCATING): _NOTHING,
-    (State.FAILED, State.SUCCESS): _PASS,
+    (State.FAILED, State.SUCCESS): _NOTHING,
     (State.FAILED, State.FAILED): _NOTHING,
 }
 
@@ -74,8 +71,8 @@ def state(record: records.PodRecord | None) -> State:
 def step(before: State, after: State) -> frozenset[Effect]:
     """Return what a change of the phase calls for.
 
-    >>> step(State.ALLOCATING, State.SUCCESS)
-    frozenset({<Effect.PASS_LOCK: 'pass lock'>})
+    >>> step(State.ALLOCATING, State.FAILED)
+    frozenset({<Effect.WARN_FAILED: 'warn failed'>})
 
     Raises:
         MachineError: no such states.

@@ -27,8 +27,10 @@ class Holder(enum.StrEnum):
     malformed, or the old form without owner. ``GONE`` no such pod.
     ``ELSEWHERE`` bound to another node. ``ENDED`` Succeeded or Failed.
     ``FAILED``, ``SERVED`` the plugin is done with it. ``UNBOUND`` its Binding
-    may be on its way. ``AWAITED`` bound here, kubelet has not seen it.
-    ``ADMITTED`` kubelet has seen it, the plugin is not done.
+    may be on its way. ``ABANDONED`` unbound, and we know that no Binding is.
+    ``REPLACED`` unbound and younger than the lock, by the clocks of two
+    machines. ``AWAITED`` bound here, kubelet has not seen it. ``ADMITTED``
+    kubelet has seen it, the plugin is not done.
     """
 
     NOBODY = "nobody"
@@ -40,6 +42,8 @@ class Holder(enum.StrEnum):
     FAILED = "failed"
     SERVED = "served"
     UNBOUND = "unbound"
+    ABANDONED = "abandoned"
+    REPLACED = "replaced"
     AWAITED = "awaited"
     ADMITTED = "admitted"
 
@@ -71,11 +75,13 @@ class Remnant(enum.StrEnum):
     """Whether a lock that nobody waits for is removed.
 
     ``AFTER_GRACE`` the plugin removes it itself; only when it has not done so
-    after a while do we.
+    after a while do we. ``AFTER_FENCE`` once an older Binding for its owner
+    fails by its resourceVersion.
     """
 
     NOW = "now"
     AFTER_GRACE = "after grace"
+    AFTER_FENCE = "after fence"
     NEVER = "never"
 
 
@@ -100,6 +106,10 @@ VERDICTS: Final[Mapping[Key, Verdict]] = {
     (Holder.SERVED, Age.EXPIRED): Verdict.TAKE,
     (Holder.UNBOUND, Age.FRESH): Verdict.WAIT,
     (Holder.UNBOUND, Age.EXPIRED): Verdict.FENCE,
+    (Holder.ABANDONED, Age.FRESH): Verdict.TAKE,
+    (Holder.ABANDONED, Age.EXPIRED): Verdict.TAKE,
+    (Holder.REPLACED, Age.FRESH): Verdict.FENCE,
+    (Holder.REPLACED, Age.EXPIRED): Verdict.FENCE,
     (Holder.AWAITED, Age.FRESH): Verdict.WAIT,
     (Holder.AWAITED, Age.EXPIRED): Verdict.BLOCKED,
     (Holder.ADMITTED, Age.FRESH): Verdict.WAIT,
@@ -124,7 +134,11 @@ REMNANTS: Final[Mapping[Key, Remnant]] = {
     (Holder.SERVED, Age.FRESH): Remnant.AFTER_GRACE,
     (Holder.SERVED, Age.EXPIRED): Remnant.AFTER_GRACE,
     (Holder.UNBOUND, Age.FRESH): Remnant.NEVER,
-    (Holder.UNBOUND, Age.EXPIRED): Remnant.NEVER,
+    (Holder.UNBOUND, Age.EXPIRED): Remnant.AFTER_FENCE,
+    (Holder.ABANDONED, Age.FRESH): Remnant.NOW,
+    (Holder.ABANDONED, Age.EXPIRED): Remnant.NOW,
+    (Holder.REPLACED, Age.FRESH): Remnant.AFTER_FENCE,
+    (Holder.REPLACED, Age.EXPIRED): Remnant.AFTER_FENCE,
     (Holder.AWAITED, Age.FRESH): Remnant.NEVER,
     (Holder.AWAITED, Age.EXPIRED): Remnant.NEVER,
     (Holder.ADMITTED, Age.FRESH): Remnant.NEVER,
@@ -138,6 +152,8 @@ def holder(
     node: str,
     wanted_by: request.PodKey | None,
     owner: records.PodRecord | None,
+    owner_uid: str = "",
+    idle: bool = False,
 ) -> Holder:
     """Return who the lock of a node names.
 
@@ -146,6 +162,8 @@ def holder(
         wanted_by: the pod that wants the lock; None when nobody does. Locks
             carry no UID, so a new pod of the same name owns its forerunner's.
         owner: the pod that the lock names; None when it does not exist.
+        owner_uid: whom we took the lock for; empty when somebody else wrote it.
+        idle: it is our lock, and no Binding of ours for its owner is under way.
     """
     if lock_text is None:
         return Holder.NOBODY
@@ -160,7 +178,16 @@ def holder(
         wanted_by.name,
     ):
         return Holder.SELF
-    return Holder.GONE if owner is None else _holder_of(owner, node=node)
+    if owner is None or owner_uid not in ("", owner.key.uid):
+        return Holder.GONE
+    found = _holder_of(owner, node=node)
+    if found is not Holder.UNBOUND:
+        return found
+    if owner_uid:
+        return Holder.ABANDONED if idle else Holder.UNBOUND
+    if owner.created is not None and lock.time is not None and owner.created > lock.time:
+        return Holder.REPLACED
+    return Holder.UNBOUND
 
 
 def age(

@@ -49,6 +49,12 @@ class Instruments:
             ("kind",),
             registry=self.registry,
         )
+        self._dropped = prom.Counter(
+            "vgpu_events_dropped_total",
+            "Events not sent because too many of their reason were waiting.",
+            ("reason",),
+            registry=self.registry,
+        )
         self._lag = prom.Histogram(
             "vgpu_event_loop_lag_seconds",
             "How late the event loop woke a timer.",
@@ -80,6 +86,10 @@ class Instruments:
     def count_failed_effect(self, kind: str) -> None:
         """Note a background write that failed."""
         self._effects.labels(kind).inc()
+
+    def count_dropped_event(self, reason: str) -> None:
+        """Note an event that was not sent."""
+        self._dropped.labels(reason).inc()
 
     def observe_lag(self, seconds: float) -> None:
         """Note how late a timer was."""

@@ -32,13 +32,6 @@ from vgpu_operator.model.vendor_settings.vastai import VastaiSettings
 _Path: TypeAlias = tuple[int | str, ...]
 
 
-class MigProfiles(section.Section):
-    """Which MIG profiles the plugin may offer on some models."""
-
-    models: tuple[str, ...]
-    profiles: tuple[str, ...]
-
-
 class MigInstances(section.Section):
     """That many instances of one MIG profile."""
 
@@ -65,7 +58,6 @@ class NvidiaDocument(NvidiaSettings):
     enable_numa_topology: bool = False
     lib_cuda_log_level: int = pydantic.Field(default=1, ge=0, le=4)
     disable_core_limit: bool = False
-    mig_profile_allowlist: tuple[MigProfiles, ...] = ()
     known_mig_geometries: tuple[MigGeometries, ...] = ()
 
 

@@ -39,6 +39,13 @@ class DecodeError(VgpuError):
             where = f"{where}, segment {segment} at offset {offset}"
         super().__init__(f"{where}: {message}")
 
+    def __eq__(self, other: object) -> bool:
+        """Faults are parts of records: the same fault found again is no news."""
+        return isinstance(other, DecodeError) and self.args == other.args
+
+    def __hash__(self) -> int:
+        return hash(self.args)
+
 
 class RequestError(VgpuError):
     """A pod asks for something that cannot be meant; the text is for its author."""

@@ -1,5 +1,6 @@
 """What the operator keeps of a Node and of a Pod: only what it decides on."""
 
+import datetime
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -76,6 +77,7 @@ class PodRecord:
         carried: protocol annotations that the pod carries, by key.
         fenced: value of our fence annotation, empty when absent.
         opted_out: label ``hami.io/webhook: ignore`` kept the webhook away.
+        created: ``metadata.creationTimestamp``, in whole seconds; None when unreadable.
     """
 
     key: request.PodKey
@@ -99,6 +101,7 @@ class PodRecord:
     carried: frozenset[str] = frozenset()
     fenced: str = ""
     opted_out: bool = False
+    created: datetime.datetime | None = None
 
     @property
     def ended(self) -> bool:

@@ -92,7 +92,9 @@ class BindSettings(section.Section):
     """How long a pod may be ``allocating`` before an event says so."""
     stuck_pod: StuckPod = StuckPod.REPORT
     """What happens to a bound pod that no kubelet has seen when its lock expires:
-    ``report`` sends an event on the node, ``delete`` deletes the pod too."""
+    ``report`` sends an event on the node, ``delete`` deletes the pod too, without
+    grace, which needs the verb ``delete`` on pods that the operator's ClusterRole
+    does not give by itself."""
 
 
 class ClaimSettings(section.Section):

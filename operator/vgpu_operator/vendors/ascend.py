@@ -259,7 +259,8 @@ class Ascend(base.Common):
         card: device.Device | None,
     ) -> allocation.DeviceShare:
         """Cut to the amounts asked: nothing is rounded once a pod is admitted."""
-        memory_mib = share.memory_mib if card is None else asked.memory_on(card.memory_mib)
+        whole_card_mib = share.memory_mib if card is None else card.memory_mib
+        memory_mib = asked.memory_mib or whole_card_mib
         return dataclasses.replace(
             share,
             memory_mib=min(share.memory_mib, memory_mib),
@@ -290,6 +291,15 @@ class Ascend(base.Common):
         return self.spec.keyword.startswith(_NETWORKED) and all(
             _network(card.device) is not None for card in node.cards
         )
+
+
+def backends(section: ascend.AscendSettings) -> tuple[base.Vendor, ...]:
+    """Return a vendor for each chip that has a resource; none while Ascend is switched off."""
+    if not section.enabled:
+        return ()
+    soft = section.hami_vnpu_core
+    named = (chip for chip in section.configs if chip.resource_name)
+    return tuple(Ascend(chip, soft_by_default=soft) for chip in named)
 
 
 def _annotations(pod: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -138,6 +138,8 @@ class Grant:
         node_notes: the node's texts that the vendor asked to see.
         pod_notes: the pod's texts that the vendor asked to see.
         request: the pod's whole wish.
+        cards: the node's cards as they were before the pod, for vendors whose
+            text depends on what others hold (MIG).
     """
 
     shares: allocation.PodShares
@@ -147,6 +149,7 @@ class Grant:
     node_notes: Mapping[str, str]
     pod_notes: Mapping[str, str]
     request: request.PodRequest
+    cards: tuple[fitting.CardState, ...] = ()
 
 
 class Charging(Protocol):

@@ -118,3 +118,10 @@ class Iluvatar(base.Common):
             return ()
         name = self.spec.cores_resource
         return (f"{name}: {cores} is more than one whole card; it counts as 100",)
+
+
+def backends(section: iluvatar.IluvatarSettings) -> tuple[base.Vendor, ...]:
+    """Return a vendor for each chip that has a resource; none while Iluvatar is switched off."""
+    if not section.enabled:
+        return ()
+    return tuple(Iluvatar(chip) for chip in section.chips if chip.resource_count_name)

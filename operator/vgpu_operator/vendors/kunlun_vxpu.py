@@ -4,10 +4,11 @@ All users of a card have slices of the same size. Source: HAMi v2.10.0,
 ``pkg/device/kunlun/vdevice.go``.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
-from vgpu_operator.model import fitting, reason, request
+from vgpu_operator.model import allocation, device, fitting, reason, request
 from vgpu_operator.model.vendor_settings import kunlun as kunlun_settings
 from vgpu_operator.vendors import base, kunlun_topology, walk
 from vgpu_operator.wire import fields, keys
@@ -70,7 +71,7 @@ class KunlunVxpu(base.Common):
         asked = self._memory_mib(limits, requests)
         if not changes.asks or not self.spec.memory_resource or asked is None:
             return changes
-        warnings = ()
+        warnings: tuple[str, ...] = ()
         if asked > CARD_MEMORY_MIB:
             warnings = (
                 f"{self.spec.memory_resource}: {asked} MiB is more than a card has; "
@@ -79,6 +80,19 @@ class KunlunVxpu(base.Common):
         size = {self.spec.memory_resource: str(slice_mib(asked))}
         return base.ContainerChanges(
             asks=True, resources={**changes.resources, **size}, warnings=warnings
+        )
+
+    def cap(
+        self,
+        asked: request.DeviceRequest,
+        share: allocation.DeviceShare,
+        card: device.Device | None,  # noqa: ARG002  # a slice's size does not depend on the card
+    ) -> allocation.DeviceShare:
+        """Cut to the slice asked."""
+        return dataclasses.replace(
+            share,
+            memory_mib=min(share.memory_mib, asked.memory_mib),
+            cores_percent=min(share.cores_percent, asked.cores_percent),
         )
 
     def choose(self, node: fitting.NodeState, ask: fitting.Ask) -> fitting.Answer:

@@ -7,12 +7,13 @@ the first share comes and registers the change later; HAMi remembers what it
 has chosen in its memory, here the pods that hold the card say it.
 """
 
+import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from vgpu_operator.model import device, errors, fitting, policy, reason, request
+from vgpu_operator.model import allocation, device, errors, fitting, policy, reason, request
 from vgpu_operator.model.vendor_settings import metax as metax_settings
 from vgpu_operator.vendors import base, walk
 from vgpu_operator.wire import (
@@ -23,6 +24,7 @@ from vgpu_operator.wire import (
     node_register,
     quantity,
     register_json,
+    shape,
 )
 
 KEYWORD: Final = "Metax-SGPU"
@@ -50,8 +52,9 @@ _SMALL_MIB: Final = 64
 _BYTE_SUFFIXES: Final = ("i", "M", "G", "T", "P", "E")
 """How a quantity in bytes ends. Not ``k``: the API server writes 1000 as ``1k``."""
 
-_NEUTRAL_WEIGHT: Final = 10_000
 _PAIR_SCORE: Final = 10
+_ALLOCATED_WEIGHT: Final = 10
+"""How much more the links that the pod gets count than those that are lost to others."""
 
 _MEMORY_HINT: Final = "write GiB as a plain number, such as 16, or bytes with a unit, such as 16Gi"
 
@@ -86,9 +89,7 @@ class MetaxSgpu(base.Common):
         """Read the plugin's own JSON list; a card's index is its place in it."""
         cards: dict[str, device.Device] = {}
         faults: list[errors.DecodeError] = []
-        for index, (offset, element) in enumerate(
-            register_json.split_list(text, key=REGISTER_KEY)
-        ):
+        for index, (offset, element) in enumerate(register_json.split_list(text, key=REGISTER_KEY)):
             try:
                 card = _decode_card(element, index)
             except errors.DecodeError as fault:
@@ -110,7 +111,13 @@ class MetaxSgpu(base.Common):
         count = base.card_count(self.spec.count_resource, limits, {})
         if not count:
             return None
-        cores = self._cores(limits, skip_fractions=True)
+        cores = base.amount(
+            self.spec.cores_resource,
+            limits,
+            {},
+            hint="write percent of one card as a whole number, 0 to 100",
+            skip_fractions=True,
+        )
         memory_mib = self._memory_mib(limits)
         return request.DeviceRequest(
             vendor=KEYWORD,
@@ -128,8 +135,7 @@ class MetaxSgpu(base.Common):
         wish = self.derive(limits, {})
         if wish is None:
             return base.ContainerChanges(asks=False)
-        self._cores(limits)
-        annotations = base.annotations(pod)
+        annotations = shape.mapping(shape.mapping(pod.get("metadata")).get("annotations"))
         app_class = annotations.get(CLASS_KEY)
         if app_class is not None and app_class not in (ONLINE, OFFLINE):
             raise errors.RequestError(
@@ -152,7 +158,21 @@ class MetaxSgpu(base.Common):
                     f"write one of {', '.join(QOS_POLICIES)}"
                 )
         return base.ContainerChanges(
-            asks=True, annotations=added, warnings=tuple(self._warnings(wish))
+            asks=True, annotations=added, warnings=self._warnings(container, wish)
+        )
+
+    def cap(
+        self,
+        asked: request.DeviceRequest,
+        share: allocation.DeviceShare,
+        card: device.Device | None,
+    ) -> allocation.DeviceShare:
+        """Cut to the amounts asked: nothing is rounded here."""
+        memory_mib = share.memory_mib if card is None else asked.memory_on(card.memory_mib)
+        return dataclasses.replace(
+            share,
+            memory_mib=min(share.memory_mib, memory_mib),
+            cores_percent=min(share.cores_percent, asked.cores_percent),
         )
 
     def choose(self, node: fitting.NodeState, ask: fitting.Ask) -> fitting.Answer:
@@ -181,15 +201,17 @@ class MetaxSgpu(base.Common):
         )
 
     def node_score(
-        self, node: fitting.NodeState, grant: base.Grant, node_policy: policy.NodePolicy
+        self,
+        node: fitting.NodeState,
+        grant: base.Grant,
+        node_policy: policy.NodePolicy,  # noqa: ARG002  # ``neutral_score``: the same under both
     ) -> float:
-        """Return how little the pod disturbs; it outweighs all else, whichever the policy."""
-        weight = -_NEUTRAL_WEIGHT if node_policy is policy.NodePolicy.SPREAD else _NEUTRAL_WEIGHT
+        """Return how little the pod disturbs others, or how well its whole cards are linked."""
         shares = [share for entry in grant.shares for share in entry]
-        chosen = {share.device_id for share in shares}
         if grant.pod_notes.get(CLASS_KEY) == ONLINE:
+            chosen = {share.device_id for share in shares}
             cards = (card for card in node.cards if card.device.id in chosen)
-            return float(weight * sum(_disturbance(card) for card in cards))
+            return float(sum(_disturbance(card) for card in cards))
         whole = [share for share in shares if share.cores_percent == WHOLE_CARD_PERCENT]
         if not whole or not self._is_topology_aware(grant.pod_notes):
             return 0.0
@@ -198,7 +220,7 @@ class MetaxSgpu(base.Common):
         allocated = _pairs(grant.devices[share.device_id] for share in whole)
         rest = _pairs(card for card in unused if card.id not in taken)
         loss = _pairs(unused) - allocated - rest
-        return float(weight * (_PAIR_SCORE * allocated - loss))
+        return float(_ALLOCATED_WEIGHT * allocated - loss)
 
     def more_annotations(self, grant: base.Grant, now: datetime) -> Mapping[str, str]:
         """Return the shares in the plugin's own form, and when they were chosen."""
@@ -210,15 +232,6 @@ class MetaxSgpu(base.Common):
             SHARES_KEY: json.dumps(entries, ensure_ascii=False, separators=(",", ":")),
             TIME_KEY: clock_text.encode_unix_ns(now),
         }
-
-    def _cores(self, limits: Mapping[str, Any], *, skip_fractions: bool = False) -> int | None:
-        return base.amount(
-            self.spec.cores_resource,
-            limits,
-            {},
-            hint="write percent of one card as a whole number, 0 to 100",
-            skip_fractions=skip_fractions,
-        )
 
     def _memory_mib(self, limits: Mapping[str, Any]) -> int:
         """Return MiB on each card; 0 where no memory, or 0, is asked."""
@@ -241,14 +254,22 @@ class MetaxSgpu(base.Common):
             )
         return mib
 
-    def _warnings(self, wish: request.DeviceRequest) -> Iterable[str]:
+    def _warnings(
+        self, container: Mapping[str, Any], wish: request.DeviceRequest
+    ) -> tuple[str, ...]:
+        found = list(
+            base.fraction_warnings(container, {self.spec.cores_resource: "it gets all cores"})
+        )
         if wish.cores_percent > WHOLE_CARD_PERCENT:
-            yield (
+            found.append(
                 f"{self.spec.cores_resource}: {wish.cores_percent} is more than one whole card; "
                 "no card can serve it"
             )
         if 0 < wish.memory_mib < _SMALL_MIB:
-            yield f"{self.spec.memory_resource}: that is {wish.memory_mib} MiB; {_MEMORY_HINT}"
+            found.append(
+                f"{self.spec.memory_resource}: that is {wish.memory_mib} MiB; {_MEMORY_HINT}"
+            )
+        return tuple(found)
 
     def _is_topology_aware(self, notes: Mapping[str, str]) -> bool:
         try:

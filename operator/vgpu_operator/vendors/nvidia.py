@@ -5,13 +5,14 @@ meant, HAMi lets the pod through without a card; here ``derive`` and ``admit``
 refuse it with a sentence.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from vgpu_operator.model import errors, request
+from vgpu_operator.model import device, errors, fitting, policy, request
 from vgpu_operator.model.vendor_settings import nvidia as nvidia_settings
-from vgpu_operator.vendors import base
+from vgpu_operator.vendors import base, mig, nvidia_walk, topology
 from vgpu_operator.wire import fields, keys, quantity, shape
 
 KEYWORD = "NVIDIA"
@@ -45,7 +46,7 @@ class Nvidia(base.Common):
             handshake_key="hami.io/node-handshake",
             to_allocate_key="hami.io/vgpu-devices-to-allocate",
             allocated_key="hami.io/vgpu-devices-allocated",
-            more_pod_keys=("hami.io/vgpu-mig-allocations",),
+            more_pod_keys=(mig.ALLOCATIONS_KEY,),
             lock_key=keys.NODE_LOCK,
             count_resource=settings.resource_count_name,
             memory_resource=settings.resource_memory_name or None,
@@ -59,7 +60,10 @@ class Nvidia(base.Common):
             avoid_id_key="nvidia.com/nouse-gpuuuid",
             numa_bind_key="nvidia.com/numa-bind",
             mode_key="nvidia.com/vgpu-mode",
+            pod_note_keys=(mig.ALLOCATIONS_KEY,),
+            node_note_keys=(topology.PAIR_SCORES_KEY,),
         )
+        self._allow_list = [(one.models, one.profiles) for one in settings.mig_profile_allowlist]
 
     def derive(
         self, limits: Mapping[str, Any], requests: Mapping[str, Any]
@@ -122,6 +126,40 @@ class Nvidia(base.Common):
             runtime_class=self._settings.runtime_class_name,
             warnings=self._warnings(wish),
         )
+
+    def needs_choosing(
+        self, devices: Sequence[device.Device], policies: Sequence[policy.CardPolicy]
+    ) -> bool:
+        """Whether some card is cut in MIG instances, or links between cards count."""
+        linked = policy.CardPolicy.TOPOLOGY_AWARE in policies
+        return linked or any(card.mode == mig.MODE for card in devices)
+
+    def choose(self, node: fitting.NodeState, ask: fitting.Ask) -> fitting.Answer:
+        """Take the first cards that pass, cards of one NUMA node or well linked ones."""
+        return nvidia_walk.choose(node, ask, self._allow_list)
+
+    def more_annotations(
+        self,
+        grant: base.Grant,
+        now: datetime,  # noqa: ARG002
+    ) -> Mapping[str, str]:
+        """Return the instances of the pod's shares on MIG cards."""
+        profiles = {
+            card.id: mig.allowed(card, self._allow_list)
+            for card in grant.devices.values()
+            if card.mode == mig.MODE
+        }
+        if not profiles:
+            return {}
+        by_id = {card.device.id: card for card in grant.cards}
+
+        def held(card_id: str) -> Sequence[device.MigPlacement]:
+            card = by_id.get(card_id)
+            return (card and mig.held_by_others(grant.cards, card)) or ()
+
+        kinds = [container.kind for container in grant.request.containers]
+        instances = mig.instances(grant.shares, kinds, profiles, held)
+        return {mig.ALLOCATIONS_KEY: mig.encode_allocations(instances)} if instances else {}
 
     def _wish(self, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> _Wish:
         """Read all amounts strictly, for admission."""

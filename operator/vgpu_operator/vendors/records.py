@@ -70,6 +70,8 @@ def pod_record(
     status = shape.mapping(raw.get("status"))
     wish = _request(raw, vendors, aliases)
     promised, faults = _promised(annotations, vendors, n_containers=len(wish.containers))
+    if promised:
+        wish = _with_notes(wish, annotations, vendors, promised)
     return records.PodRecord(
         key=wish.pod,
         resource_version=shape.text(metadata.get("resourceVersion")),
@@ -92,6 +94,7 @@ def pod_record(
         carried=_carried(annotations, vendors),
         fenced=shape.text(annotations.get(keys.FENCE)),
         opted_out=labels.get(keys.WEBHOOK_LABEL) == keys.WEBHOOK_IGNORE,
+        created=clock_text.decode_time(shape.text(metadata.get("creationTimestamp"))),
     )
 
 
@@ -133,6 +136,25 @@ def _promised(
         if devices.faults:
             faults[vendor.spec.keyword] = devices.faults[0]
     return promised, faults
+
+
+def _with_notes(
+    wish: request.PodRequest,
+    annotations: Mapping[str, Any],
+    vendors: Sequence[base.Vendor],
+    promised: Mapping[str, allocation.PodShares],
+) -> request.PodRequest:
+    """Add the texts that go with a promise, whether or not the pod asks for it."""
+    notes = {
+        key: text
+        for vendor in vendors
+        if vendor.spec.pod_note_keys and vendor.spec.keyword in promised
+        for key in vendor.spec.pod_note_keys
+        if isinstance(text := annotations.get(key), str)
+    }
+    if notes.keys() <= wish.notes.keys():
+        return wish
+    return dataclasses.replace(wish, notes={**wish.notes, **notes})
 
 
 def _to_allocate(annotations: Mapping[str, Any], vendors: Sequence[base.Vendor]) -> frozenset[str]:

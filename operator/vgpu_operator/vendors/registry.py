@@ -4,6 +4,7 @@ from vgpu_operator.model.settings import Settings
 from vgpu_operator.vendors import (
     amd,
     ascend,
+    awsneuron,
     base,
     biren,
     cambricon,
@@ -11,6 +12,10 @@ from vgpu_operator.vendors import (
     enflame_drs,
     hygon,
     iluvatar,
+    kunlun,
+    kunlun_vxpu,
+    metax,
+    metax_sgpu,
     mthreads,
     nvidia,
     vastai,
@@ -25,27 +30,19 @@ def build(settings: Settings) -> tuple[base.Vendor, ...]:
     sections = settings.vendors
     return (
         nvidia.Nvidia(sections.nvidia),
-        cambricon.Cambricon(sections.cambricon),
-        hygon.Hygon(sections.hygon),
-        enflame.Enflame(sections.enflame),
-        enflame_drs.EnflameDrs(sections.enflame),
-        mthreads.Mthreads(sections.mthreads),
-        amd.Amd(sections.amd),
-        vastai.Vastai(sections.vastai),
-        biren.Biren(sections.biren),
-        *_ascend(settings),
-        *_iluvatar(settings),
+        *cambricon.backends(sections.cambricon),
+        *hygon.backends(sections.hygon),
+        *enflame.backends(sections.enflame),
+        *enflame_drs.backends(sections.enflame),
+        *mthreads.backends(sections.mthreads),
+        *metax.backends(sections.metax),
+        *metax_sgpu.backends(sections.metax),
+        *kunlun.backends(sections.kunlun),
+        *kunlun_vxpu.backends(sections.kunlun),
+        *awsneuron.backends(sections.awsneuron),
+        *amd.backends(sections.amd),
+        *vastai.backends(sections.vastai),
+        *biren.backends(sections.biren),
+        *ascend.backends(sections.ascend),
+        *iluvatar.backends(sections.iluvatar),
     )
-
-
-def _ascend(settings: Settings) -> tuple[base.Vendor, ...]:
-    section = settings.vendors.ascend
-    if not section.enabled:
-        return ()
-    soft = section.hami_vnpu_core
-    return tuple(ascend.Ascend(chip, soft_by_default=soft) for chip in section.configs)
-
-
-def _iluvatar(settings: Settings) -> tuple[base.Vendor, ...]:
-    section = settings.vendors.iluvatar
-    return tuple(iluvatar.Iluvatar(chip) for chip in section.chips) if section.enabled else ()

@@ -73,7 +73,7 @@ def best_linked(ids: Sequence[str], count: int, scores: PairScores) -> tuple[int
     """Return the indexes of the ``count`` cards with the highest sum of pair scores.
 
     Of equal sets the first in the order of the cards, as if all were listed.
-    There are at least ``count`` cards. A card may come several times (MIG).
+    A card may come several times (MIG).
 
     >>> best_linked(["a", "b", "c"], 2, {"b": {"c": 20}})
     (1, 2)
@@ -81,8 +81,8 @@ def best_linked(ids: Sequence[str], count: int, scores: PairScores) -> tuple[int
     (0, 1)
     """
     size = len(ids)
-    if count >= size:
-        return tuple(range(size))
+    if count >= size or count < 2:
+        return tuple(range(min(count, size)))
     links = [
         [scores.get(one, {}).get(other, 0) if one != other else 0 for other in ids] for one in ids
     ]
@@ -173,18 +173,16 @@ def _running_sums(values: Sequence[int]) -> list[int]:
 def _grown(links: Sequence[Sequence[int]], count: int) -> tuple[int, ...]:
     """Return a good set: the best linked pair, and the best card beside it again and again."""
     size = len(links)
-    taken = list(
-        max(
-            ((one, other) for one in range(size) for other in range(one + 1, size)),
-            key=lambda pair: links[pair[0]][pair[1]],
-        )
-    )
+    pairs = [(one, other) for one in range(size) for other in range(one + 1, size)]
+    one, other = max(pairs, key=lambda pair: links[pair[0]][pair[1]])
+    taken = [one, other]
+
+    def gain(card: int) -> int:
+        return sum(links[min(card, peer)][max(card, peer)] for peer in taken)
+
     while len(taken) < count:
-        rest = (card for card in range(size) if card not in taken)
-        taken.append(
-            max(rest, key=lambda card: sum(links[min(card, t)][max(card, t)] for t in taken))
-        )
-    return tuple(sorted(taken[:count]))
+        taken.append(max((card for card in range(size) if card not in taken), key=gain))
+    return tuple(sorted(taken))
 
 
 def _total(links: Sequence[Sequence[int]], cards: Sequence[int]) -> int:

@@ -28,13 +28,13 @@ def not_cordoned(card: fitting.CardState, _: fitting.Ask) -> str | None:
 
 def type_allowed(card: fitting.CardState, ask: fitting.Ask) -> str | None:
     """The pod's type words and mode allow the card's kind."""
-    rules, kind = ask.selection, card.device.type.casefold()
+    rules, kind = ask.selection, card.device.type.lower()
     mismatch = reason.Reason.CARD_TYPE_MISMATCH.value
     if rules.mode is not None and card.device.mode not in rules.mode:
         return mismatch
-    if any(word.casefold() in kind for word in rules.avoid_types):
+    if any(word.lower() in kind for word in rules.avoid_types):
         return mismatch
-    if rules.use_types and not any(word.casefold() in kind for word in rules.use_types):
+    if rules.use_types and not any(word.lower() in kind for word in rules.use_types):
         return mismatch
     return None
 

@@ -43,7 +43,8 @@ class WebhookState:
         timeout_s: how long a call's body may take to come.
         most_calls: calls that may run at once; more get 503.
         observe: told each call's outcome (``allowed``, ``changed``,
-            ``refused``, ``skipped``, ``bad``, ``busy``, ``late``, ``failed``).
+            ``refused``, ``skipped``, ``bad``, ``busy``, ``late``, ``hung up``,
+            ``failed``).
     """
 
     settings: Settings
@@ -84,6 +85,9 @@ class _Webhook:
         except web.HTTPRequestEntityTooLarge:
             outcome = "bad"
             response = failure(413, f"the body is larger than {LARGEST_BODY_BYTES} bytes")
+        except ConnectionResetError:
+            self._state.observe("hung up")
+            raise
         except Exception:
             self._state.observe("failed")
             raise
@@ -128,6 +132,8 @@ async def _json_errors(request: web.Request, handler: _Handler) -> web.StreamRes
         return failure(404, f"there is no {request.path}; see {configuration.PATH} and /healthz")
     except web.HTTPException as fault:
         return failure(fault.status, fault.reason)
+    except ConnectionResetError:
+        raise  # the caller hung up: nobody to answer, and no fault of ours
     except Exception:
         _log.exception("webhook call failed", path=request.path)
         return failure(500, "the webhook failed on this call; see the operator's log")

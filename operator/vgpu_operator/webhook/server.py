@@ -5,8 +5,8 @@ import contextlib
 import ssl
 
 import structlog
-from aiohttp import web
 
+from vgpu_operator.kube import listen
 from vgpu_operator.model import errors
 from vgpu_operator.webhook import certificates, routes
 
@@ -21,10 +21,10 @@ _log = structlog.get_logger(__name__)
 class RunningServer:
     """A webhook that listens; made by ``start``."""
 
-    def __init__(self, runner: web.AppRunner, port: int) -> None:
-        self._runner = runner
+    def __init__(self, listener: listen.Listener) -> None:
+        self._listener = listener
         self._watch: asyncio.Task[None] | None = None
-        self.port = port
+        self.port = listener.address.port
 
     def watch(self, files: certificates.CertificateFiles) -> None:
         """Read the certificate's files again whenever they change."""
@@ -36,7 +36,7 @@ class RunningServer:
             self._watch.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watch
-        await self._runner.cleanup()
+        await self._listener.close()
 
 
 async def start(
@@ -56,20 +56,16 @@ async def start(
     Raises:
         SettingsError: the address cannot be taken.
     """
-    runner = web.AppRunner(
-        routes.build(state), access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S
+    listener = await listen.listen(
+        routes.build(state),
+        listen.Address(host=host, port=port),
+        what="the webhook (--webhook-bind)",
+        tls=tls.context if isinstance(tls, certificates.CertificateFiles) else tls,
+        shutdown_s=SHUTDOWN_TIMEOUT_S,
+        # An admission waits for nothing but its body, and that read sees who hangs up.
+        cancel_on_hang_up=False,
     )
-    await runner.setup()
-    context = tls.context if isinstance(tls, certificates.CertificateFiles) else tls
-    try:
-        await web.TCPSite(runner, host, port, ssl_context=context).start()
-    except OSError as fault:
-        await runner.cleanup()
-        raise errors.SettingsError(
-            f"the webhook cannot listen on {host}:{port}: {fault.strerror or fault}; "
-            "choose another address (--webhook-bind)"
-        ) from fault
-    server = RunningServer(runner, _bound_port(runner))
+    server = RunningServer(listener)
     if isinstance(tls, certificates.CertificateFiles):
         server.watch(tls)
     return server
@@ -86,8 +82,3 @@ async def keep_current(
                 _log.info("webhook certificate reloaded")
         except errors.SettingsError as fault:
             _log.warning("webhook certificate kept", fault=str(fault))
-
-
-def _bound_port(runner: web.AppRunner) -> int:
-    address = runner.addresses[0]
-    return int(address[1])

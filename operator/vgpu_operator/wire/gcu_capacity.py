@@ -65,6 +65,8 @@ def decode_profile(name: str, number: str) -> Profile | None:
 def decode_capacity(text: str, *, node: str, word: str, key: str) -> node_register.RegisterText:
     """Return the cards; each carries the profiles in its ``custom_info``.
 
+    An empty list of devices is good and says that the node has none.
+
     Args:
         text: the annotation.
         node: the node's name, of which ids are made.
@@ -80,6 +82,8 @@ def decode_capacity(text: str, *, node: str, word: str, key: str) -> node_regist
         raise errors.DecodeError(f"no JSON: {fields.shown(text)}", key=key) from fault
     if not isinstance(raw, dict) or not isinstance(raw.get("devices"), list):
         raise errors.DecodeError("an object with a list of devices is wanted", key=key)
+    if not raw["devices"]:
+        return node_register.RegisterText(devices=())
     numbers, faults = _profiles(raw.get("profiles"), key=key)
     cards: dict[str, device.Device] = {}
     for position, entry in enumerate(raw["devices"]):
@@ -93,7 +97,7 @@ def decode_capacity(text: str, *, node: str, word: str, key: str) -> node_regist
             why = f"the index {card.index} came before"
         faults.append(errors.DecodeError(why, key=key, segment=position))
     if not cards:
-        raise faults[0] if faults else errors.DecodeError("the list of devices is empty", key=key)
+        raise faults[0]
     return node_register.RegisterText(devices=tuple(cards.values()), faults=tuple(faults))
 
 

@@ -30,6 +30,13 @@ from vgpu_operator.wire import fields, register_json
 _LARGEST_TEXT: Final = 512 * 1024
 """Twice what the API server lets all annotations of an object hold."""
 
+MOST_CARDS: Final = 256
+"""Cards of one node that are read; the largest machines have a tenth of them.
+
+The ledger has a column for each card of the node that has most of them, for all
+nodes: one text of ten thousand tiny cards would cost gigabytes.
+"""
+
 _SHORT_FIELDS: Final = 7
 _LONG_FIELDS: Final = 9
 _IMPLIED_MODE: Final = "hami-core"
@@ -43,8 +50,8 @@ class RegisterText:
     """What could be read of a register text, and what could not.
 
     Attributes:
-        devices: in the order of the text; every id once.
-        faults: one per bad or repeated device.
+        devices: in the order of the text; every id once, ``MOST_CARDS`` at the most.
+        faults: one per bad or repeated device, and one for all that are too many.
     """
 
     devices: tuple[device.Device, ...]
@@ -117,6 +124,10 @@ def _collect(pieces: Iterable[_Piece], *, key: str) -> RegisterText:
     devices: dict[str, device.Device] = {}
     faults: list[errors.DecodeError] = []
     for segment, offset, read in pieces:
+        if len(devices) == MOST_CARDS:
+            reason = f"at most {MOST_CARDS} cards of a node are read, the others are not"
+            faults.append(errors.DecodeError(reason, key=key, segment=segment, offset=offset))
+            break
         try:
             card = read()
         except errors.DecodeError as fault:

@@ -263,12 +263,12 @@ async def test_a_refused_pod_is_told_by_one_event() -> None:
     async with extender(wake={"catchUpS": 0}) as client:
         for _ in range(3):
             await client.ask("/filter", {"Pod": pod(), "NodeNames": ["node-x"]})
-        queue = client.shell.sink._queue
-        await _until(lambda: queue.qsize() > 0)
+        sink = client.shell.sink
+        await _until(lambda: len(sink) > 0)
         await asyncio.sleep(0)
 
-    assert queue.qsize() == 1
-    assert queue.get_nowait().reason == "FilteringFailed"
+    assert len(sink) == 1
+    assert (await sink._next()).reason == "FilteringFailed"
 
 
 async def test_a_retried_pod_waits_a_moment_for_the_watch_before_it_is_refused_again() -> None:

@@ -190,6 +190,7 @@ DIFFERENCES: dict[str, Different] = {
     ),
 }
 
+
 def quantities(values: Mapping[str, str] | None) -> dict[str, int]:
     return {name: quantity.decode_integer(value) for name, value in (values or {}).items()}
 

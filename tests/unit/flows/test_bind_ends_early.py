@@ -17,7 +17,7 @@ from support.operator_books import (
     put_node,
     used_mib,
 )
-from vgpu_operator.flows import bind, books, effects, reconcile, register
+from vgpu_operator.flows import bind, books, effects, pod_events, register
 from vgpu_operator.flows.turns import Turns, Waiter
 from vgpu_operator.model import records
 
@@ -55,7 +55,7 @@ def test_a_wait_that_is_given_up_frees_the_cards_and_the_place_in_the_queue() ->
 def test_a_pod_that_is_deleted_while_it_waits_is_refused() -> None:
     held, (talk,) = waiting("p1")
 
-    reaction = reconcile.pod_gone(held, pending("p1").key)
+    reaction = pod_events.pod_gone(held, pending("p1").key)
     talk.answers(later(1))
 
     assert pending("p1").key.uid in reaction.pods, "the waiter is woken"
@@ -86,7 +86,7 @@ def test_a_pod_that_somebody_else_bound_while_it_waits_is_refused() -> None:
 
 def test_those_who_wait_are_served_first_come_first() -> None:
     held, talks = waiting("p1", "p2", "p3")
-    reconcile.pod_seen(held, bound(pending("p0"), phase=SUCCESS, version="30"))
+    pod_events.pod_seen(held, bound(pending("p0"), phase=SUCCESS, version="30"))
 
     for talk in reversed(talks):
         talk.answers(later(1))
@@ -108,7 +108,9 @@ def test_the_lock_goes_from_hand_to_hand_until_all_are_bound() -> None:
     held, talks = waiting("p1", "p2")
     previous = "p0"
     for number, (name, talk) in enumerate(zip(("p1", "p2"), talks, strict=True)):
-        reconcile.pod_seen(held, bound(pending(previous), phase=SUCCESS, version=str(100 + number)))
+        pod_events.pod_seen(
+            held, bound(pending(previous), phase=SUCCESS, version=str(100 + number))
+        )
         talk.answers(later(number))
         assert talk.expects(effects.PatchNode).annotations[LOCK].endswith(f",team-a,{name}")
         talk.answers(str(11 + number))

@@ -19,6 +19,7 @@ from support.operator_books import (
     used_mib,
 )
 from vgpu_operator.flows import bind, books, effects
+from vgpu_operator.flows import filter as flow_filter
 from vgpu_operator.model import records, request
 from vgpu_operator.vendors import base
 
@@ -417,3 +418,35 @@ def test_a_pod_that_we_have_bound_and_the_watch_has_not_shown_keeps_its_cards_th
 
     assert again.result.error == "pod team-a/p1 is bound to node-a already"
     assert used_mib(held) == {"GPU-a0": 1000}
+
+
+def test_a_usual_bind_sets_nothing_free_so_nobody_is_woken_for_it() -> None:
+    pod = pending()
+    held = known(pod)
+    flow_filter.filter_nodes(held, pod, ["node-a"], NOW)
+    before = held.ledger.generation
+    talk = Dialogue(bind.bind(held, bind_args(pod), NOW))
+
+    talk.answers("11")
+    talk.answers()
+
+    assert talk.result == BOUND
+    assert held.ledger.freed_since(before) == frozenset()
+
+
+def test_cards_are_chosen_again_under_the_lock_when_the_node_has_changed_meanwhile() -> None:
+    pod = pending("p1", clusters.asks(memory_mib=20000))
+    held = known(pod)
+    put_node(held, version="11", register=TWO_CARDS)
+    talk = Dialogue(bind.bind(held, bind_args(pod), NOW))
+    held_by_pod = held.ledger.holding(pod.key.uid)
+    assert held_by_pod is not None
+    (card,) = held_by_pod.charges["NVIDIA"]
+    put_node(held, version="12", register=TWO_CARDS, cordoned=[card])
+
+    talk.fails(effects.Conflict("409"))
+    talk.answers("13")
+
+    text = talk.expects(effects.BindPod).annotations["hami.io/vgpu-devices-allocated"]
+    other = {"GPU-a0": "GPU-a1", "GPU-a1": "GPU-a0"}[card]
+    assert text == f"{other},NVIDIA,20000,0:;"

@@ -1,6 +1,7 @@
 """A bind that meets a lock: when it waits, when it passes, when nobody may."""
 
 import dataclasses
+import datetime
 
 import pytest
 
@@ -17,7 +18,7 @@ from support.operator_books import (
     put_node,
     used_mib,
 )
-from vgpu_operator.flows import bind, books, effects, reconcile, register
+from vgpu_operator.flows import bind, books, effects, pod_events, register
 from vgpu_operator.model import records
 
 SUCCESS, FAILED = records.BindPhase.SUCCESS, records.BindPhase.FAILED
@@ -50,7 +51,7 @@ def test_case_96_a_second_pod_waits_while_the_first_is_allocating_and_binds_in_t
         node="node-a", pod=pending("p2").key
     )
 
-    reconcile.pod_seen(held, bound(pending("p1"), phase=SUCCESS, version="30"))
+    pod_events.pod_seen(held, bound(pending("p1"), phase=SUCCESS, version="30"))
     talk.answers(later(1))
 
     assert talk.expects(effects.PatchNode) == effects.PatchNode(
@@ -119,7 +120,7 @@ def test_a_lock_of_our_own_that_is_handed_over_needs_no_list() -> None:
     register.node_seen(
         held, dataclasses.replace(held.nodes["node-a"], resource_version="11"), later(1)
     )
-    reconcile.pod_seen(held, bound(first, phase=SUCCESS))
+    pod_events.pod_seen(held, bound(first, phase=SUCCESS))
 
     talk = started(held, second)
     talk.answers("12")
@@ -248,13 +249,25 @@ def test_an_owner_that_may_not_be_fenced_keeps_the_lock(fault: effects.EffectFai
 
 def test_an_expired_lock_of_a_bound_pod_that_no_kubelet_has_seen_is_never_taken() -> None:
     owner = bound(pending("p1"), admitted=False)
-    talk = started(locked(owner, lock=lock_of("p1", at=EXPIRED)), pending("p2"))
+    held = locked(owner, lock=lock_of("p1", at=EXPIRED))
+    talk = started(held, pending("p2"))
 
-    for seconds in (1, 600):
-        talk.expects(effects.AwaitChange)
-        talk.answers(later(seconds))
+    assert talk.result.error == (
+        "team-a/p2 was not bound to node-a: the node lock is stuck on pod team-a/p1, which is"
+        " bound there and no kubelet has seen"
+    )
+    assert talk.asked == []
+    assert used_mib(held) == {"GPU-a0": 1000}
 
+
+def test_a_pod_in_line_is_refused_as_soon_as_the_lock_is_stuck() -> None:
+    owner = bound(pending("p1"), admitted=False)
+    talk = started(locked(owner, lock=lock_of("p1")), pending("p2"))
     talk.expects(effects.AwaitChange)
+
+    talk.answers(later(271))
+
+    assert "the node lock is stuck on pod team-a/p1" in talk.result.error
 
 
 def test_an_expired_lock_of_a_pod_that_kubelet_has_admitted_passes_on() -> None:
@@ -410,3 +423,105 @@ def test_a_foreign_lock_that_shows_up_during_the_list_costs_the_trust() -> None:
     talk.answers(())
 
     assert "node-a" not in held.trusted_nodes
+
+
+CREATED_LATER = datetime.datetime(2026, 1, 15, 9, 59, 40, tzinfo=datetime.UTC)
+
+
+def test_case_n8_a_lock_of_ours_whose_owner_was_replaced_passes_on_after_a_read() -> None:
+    held = open_books()
+    put_node(held)
+    old, new = pending("web-0", uid="u1"), pending("web-0", uid="u2", version="6")
+    talk = started(held, old)
+    talk.answers("11")
+    talk.answers(())
+    talk.fails(effects.Missing("404"))
+    talk.answers(new)
+    talk.fails(effects.Denied("403"))
+    assert talk.result.error == "pod team-a/web-0 is gone"
+
+    talk = started(held, pending("p2"))
+    assert talk.expects(effects.ReadPod).name == "web-0"
+    talk.answers(new)
+
+    assert talk.expects(effects.PatchNode).annotations[LOCK].endswith(",team-a,p2")
+
+
+def test_case_n8_a_lock_older_than_the_pod_of_that_name_passes_on_after_a_fence() -> None:
+    reborn = pending("web-0", uid="u2", created=CREATED_LATER)
+    talk = started(locked(reborn, lock=lock_of("web-0")), pending("p2"))
+
+    assert talk.expects(effects.PatchPod).pod == reborn.key
+    talk.answers("8")
+    talk.answers(dataclasses.replace(reborn, resource_version="8"))
+
+    talk.expects(effects.PatchNode)
+
+
+def test_a_lock_of_ours_that_nobody_could_remove_passes_on_at_once() -> None:
+    """Its bind failed and so did the removal; nothing of it is on its way."""
+    held = open_books()
+    put_node(held)
+    held.trusted_nodes.add("node-a")
+    talk = started(held, pending("p1"))
+    talk.answers("11")
+    talk.fails(effects.Denied("403"))
+    talk.fails(effects.Denied("403"))
+    assert talk.ended
+
+    talk = started(held, pending("p2"))
+
+    talk.expects(effects.PatchNode)
+
+
+def test_a_lock_of_ours_whose_binding_is_in_doubt_is_waited_for() -> None:
+    held = open_books()
+    put_node(held)
+    held.trusted_nodes.add("node-a")
+    talk = started(held, pending("p1"))
+    talk.answers("11")
+    talk.fails(effects.Doubtful("no answer"))
+    talk.fails(effects.Doubtful("no answer either"))
+    assert "it is unknown" in talk.result.error
+
+    talk = started(held, pending("p2"))
+    talk.expects(effects.AwaitChange)
+    pod_events.pod_seen(held, pending("p1", version="6"))
+    talk.answers(later(1))
+
+    talk.expects(effects.PatchNode)
+
+
+def test_a_lock_text_that_stands_on_the_node_already_is_not_written_again() -> None:
+    """Another leader may have written it in the same second; no write proves nothing."""
+    held = locked(lock="2026-01-15T10:00:00Z,team-a,p1")
+
+    talk = started(held, pending("p1"))
+
+    assert talk.expects(effects.PatchNode).annotations == {LOCK: "2026-01-15T10:00:01Z,team-a,p1"}
+
+
+def test_what_a_read_of_the_owner_shows_is_told_to_others() -> None:
+    held = locked(lock=lock_of("p1"))
+    held.trusted_nodes.add("node-a")
+    talk = started(held, pending("p2"))
+    owner = bound(pending("p1"))
+
+    talk.answers(owner)
+
+    assert [news.pods for news in talk.told] == [{owner.key.uid}]
+    assert held.ledger.record(owner.key.uid) == owner
+    assert "node-a" not in held.trusted_nodes, "somebody else has bound there"
+
+
+def test_an_owner_that_a_read_does_not_find_gives_its_cards_back() -> None:
+    owner = pending("p1")
+    held = locked(owner, lock=lock_of("p1", at=EXPIRED))
+    held.refused[owner.key.uid] = object()  # type: ignore[assignment]  # never looked at
+    talk = started(held, pending("p2"))
+
+    talk.fails(effects.Missing("404"))
+
+    assert held.ledger.record(owner.key.uid) is None
+    assert held.refused == {}
+    assert [news.pods for news in talk.told] == [{owner.key.uid}]

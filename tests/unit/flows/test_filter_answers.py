@@ -1,11 +1,13 @@
 """The filter: who fits where, what is claimed, what is said and how often."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
 from support import clusters
 from support.operator_books import (
+    NOW,
     ONE_CARD,
     TWO_CARDS,
     bound,
@@ -16,7 +18,7 @@ from support.operator_books import (
     put_node,
     used_mib,
 )
-from vgpu_operator.flows import books, effects
+from vgpu_operator.flows import books, effects, pod_events, reconcile
 from vgpu_operator.flows import filter as flow_filter
 from vgpu_operator.model import records, request
 
@@ -333,3 +335,76 @@ def test_pods_that_ask_alike_share_one_answer_while_nothing_changes() -> None:
     assert second.rejections is first.rejections
     assert held.refused["uid-of-p2"].nodes is held.refused["uid-of-p1"].nodes
     assert [len(result.events) for result in (first, second)] == [1, 1]
+
+
+def test_a_pod_that_was_deleted_before_its_filter_is_not_noted_as_waiting() -> None:
+    """kube-scheduler may ask a moment after our watch has shown the deletion."""
+    held = two_nodes()
+    pod = pending("p1", clusters.asks(memory_mib=99_999))
+    pod_events.pod_seen(held, pod)
+    pod_events.pod_gone(held, pod.key)
+
+    result = ask(held, pod)
+
+    assert result.refused
+    assert held.refused == {}
+
+
+def stuck() -> books.Books:
+    """Return books in which the expired lock of node-a is stuck on pod p1; node-b is free."""
+    held = open_books()
+    put_node(held, lock="2026-01-15T09:54:59Z,team-a,p1")
+    put_node(held, "node-b", register=TWO_CARDS.replace("GPU-a", "GPU-b"))
+    pod_events.pod_seen(held, bound(pending("p1"), admitted=False))
+    reconcile.quick_tick(held, NOW)
+    return held
+
+
+def test_a_node_whose_lock_is_stuck_takes_nobody_and_says_why() -> None:
+    held = stuck()
+
+    answer = flow_filter.filter_nodes(held, pending("p2"), ["node-a", "node-b"], NOW)
+
+    assert answer.fitting == ("node-b",)
+    assert str(answer.rejections["node-a"]) == (
+        "the node lock is stuck on pod team-a/p1, which is bound there and no kubelet has seen"
+    )
+    assert not answer.rejections["node-a"].resolvable
+
+
+def test_a_pod_without_devices_may_go_to_a_node_whose_lock_is_stuck() -> None:
+    answer = flow_filter.filter_nodes(stuck(), plain("p2"), ["node-a"], NOW)
+
+    assert answer.fitting == ("node-a",)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda held: pod_events.pod_gone(held, pending("p1").key),
+        lambda held: pod_events.pod_seen(held, bound(pending("p1"), admitted=True, version="21")),
+        lambda held: put_node(held, version="11"),
+    ],
+    ids=["owner gone", "owner admitted", "lock gone"],
+)
+def test_a_node_whose_lock_is_stuck_no_more_takes_pods_at_once(change: Any) -> None:
+    held = stuck()
+    assert flow_filter.filter_nodes(held, pending("p2"), ["node-a"], NOW).refused
+
+    change(held)
+
+    assert flow_filter.filter_nodes(held, pending("p2"), ["node-a"], NOW).fitting == ("node-a",)
+
+
+def test_a_refusal_given_before_a_lock_was_stuck_is_not_given_again() -> None:
+    held = open_books()
+    put_node(held, lock="2026-01-15T09:55:01Z,team-a,p1", allocatable=0)
+    pod_events.pod_seen(held, bound(pending("p1"), admitted=False))
+    first = flow_filter.filter_nodes(held, pending("p2"), ["node-a"], NOW)
+    assert "node unregistered" in str(first.rejections["node-a"])
+    reconcile.quick_tick(held, later(2))
+
+    again = flow_filter.filter_nodes(held, pending("p2"), ["node-a"], later(2))
+
+    assert "is stuck on pod team-a/p1" in str(again.rejections["node-a"])
+    assert held.refused["uid-of-p2"].nodes == ("node-a",)

@@ -1,29 +1,16 @@
 """Complete lists: what they no longer have is over, whatever no watch delivered."""
 
 from support.operator_books import (
-    NOW,
     ONE_CARD,
     bound,
+    list_in,
     node,
     open_books,
     pending,
     put_node,
     used_mib,
 )
-from vgpu_operator.flows import books, reconcile, register
-from vgpu_operator.model import records
-
-
-def list_in(
-    held: books.Books,
-    *,
-    nodes: list[records.NodeRecord],
-    pods: list[records.PodRecord],
-    version: str = "100",
-) -> None:
-    reconcile.listed(
-        held, nodes=nodes, nodes_version=version, pods=pods, pods_version=version, now=NOW
-    )
+from vgpu_operator.flows import effects, pod_events, reconcile, register
 
 
 def test_case_116_one_list_makes_the_ledger_complete() -> None:
@@ -38,9 +25,9 @@ def test_case_100_a_pod_that_the_next_list_no_longer_has_is_released() -> None:
     held = open_books()
     put_node(held)
     pod = bound(pending())
-    reconcile.pod_seen(held, pod)
+    pod_events.pod_seen(held, pod)
 
-    reaction = reconcile.pods_listed(held, pods=[], version="100")
+    reaction = reconcile.pods_listed(held, uids=(), version="100")
 
     assert used_mib(held) == {"GPU-a0": 0}
     assert reaction.pods == {pod.key.uid}
@@ -50,9 +37,9 @@ def test_case_100_a_pod_that_the_next_list_no_longer_has_is_released() -> None:
 def test_a_pod_that_is_newer_than_the_list_stays() -> None:
     held = open_books()
     put_node(held)
-    reconcile.pod_seen(held, bound(pending(), version="101"))
+    pod_events.pod_seen(held, bound(pending(), version="101"))
 
-    reconcile.pods_listed(held, pods=[], version="100")
+    reconcile.pods_listed(held, uids=(), version="100")
 
     assert used_mib(held) == {"GPU-a0": 1000}
 
@@ -60,12 +47,12 @@ def test_a_pod_that_is_newer_than_the_list_stays() -> None:
 def test_a_list_that_is_older_than_what_is_known_of_a_pod_does_not_turn_it_back() -> None:
     held = open_books()
     put_node(held)
-    reconcile.pod_seen(held, bound(pending(), version="101"))
+    pod_events.pod_seen(held, bound(pending(), version="101"))
 
-    reaction = reconcile.pods_listed(held, pods=[pending(version="5")], version="100")
+    list_in(held, nodes=[node()], pods=[pending(version="5")])
 
     assert used_mib(held) == {"GPU-a0": 1000}
-    assert reaction.pods == set()
+    assert held.ledger.records() == (bound(pending(), version="101"),)
 
 
 def test_a_node_that_the_list_no_longer_has_is_forgotten() -> None:
@@ -114,10 +101,10 @@ def test_the_same_list_twice_changes_nothing_and_is_no_difference() -> None:
     list_in(held, nodes=nodes, pods=pods)
     generation = held.ledger.generation
 
-    reaction = reconcile.pods_listed(held, pods=pods, version="100")
+    list_in(held, nodes=nodes, pods=pods)
 
     assert held.ledger.generation == generation
-    assert reaction.pods == set()
+    assert [pod_events.pod_seen(held, pod) for pod in pods] == [effects.NOTHING] * 2
 
 
 def test_a_node_that_a_list_of_names_no_longer_has_is_forgotten() -> None:

@@ -8,6 +8,7 @@ from support.dialogue import Dialogue
 from support.operator_books import (
     LOCK,
     NOW,
+    bind_args,
     bound,
     later,
     lock_of,
@@ -16,7 +17,7 @@ from support.operator_books import (
     pending,
     put_node,
 )
-from vgpu_operator.flows import books, effects, locks, reconcile, register
+from vgpu_operator.flows import bind, books, effects, locks, pod_events, reconcile, register
 from vgpu_operator.flows.turns import Waiter
 from vgpu_operator.model import records
 
@@ -29,7 +30,7 @@ REMOVAL = effects.PatchNode(node="node-a", annotations={LOCK: None}, resource_ve
 def locked(*pods: records.PodRecord, lock: str, **values: object) -> books.Books:
     held = open_books(**values)
     for pod in pods:
-        held.ledger.observe(pod)
+        pod_events.pod_seen(held, pod)
     put_node(held, lock=lock)
     return held
 
@@ -49,11 +50,11 @@ def test_a_lock_whose_owner_is_over_is_removed_at_once(owner: records.PodRecord)
 
 def test_case_81_a_lock_whose_owner_is_deleted_is_removed_at_once_after_a_read() -> None:
     held = locked(bound(pending("p1")), lock=lock_of("p1"))
-    assert locks.orphans(held, nodes=["node-a"]) == ()
+    assert locks.orphans(held, nodes=["node-a"], now=NOW) == ()
 
-    reconcile.pod_gone(held, pending("p1").key)
+    pod_events.pod_gone(held, pending("p1").key)
 
-    (flow,) = locks.orphans(held, nodes=held.locks.nodes())
+    (flow,) = locks.orphans(held, nodes=held.locks.nodes(), now=NOW)
     talk = Dialogue(flow)
     assert talk.expects(effects.ReadPod) == effects.ReadPod(namespace="team-a", name="p1")
     talk.answers(None)
@@ -66,17 +67,17 @@ def test_a_lock_that_is_seen_before_its_owner_stays() -> None:
     """Nodes and pods come by two watches; another leader's lock may come first."""
     held = locked(lock=lock_of("p1", at=JUST_NOW))
     assert removals(held, 600) == []
-    (flow,) = locks.orphans(held, nodes=["node-a"])
+    (flow,) = locks.orphans(held, nodes=["node-a"], now=NOW)
     talk = Dialogue(flow)
 
     talk.answers(pending("p1"))
 
     assert talk.ended
-    assert locks.orphans(held, nodes=["node-a"]) == ()
+    assert locks.orphans(held, nodes=["node-a"], now=NOW) == ()
 
 
 def test_a_lock_whose_owner_cannot_be_read_stays() -> None:
-    (flow,) = locks.orphans(locked(lock=lock_of("p1")), nodes=["node-a"])
+    (flow,) = locks.orphans(locked(lock=lock_of("p1")), nodes=["node-a"], now=NOW)
     talk = Dialogue(flow)
 
     talk.fails(effects.Doubtful("503"))
@@ -86,7 +87,7 @@ def test_a_lock_whose_owner_cannot_be_read_stays() -> None:
 
 def test_a_lock_that_changed_hands_while_its_owner_was_read_is_removed_by_nobody() -> None:
     held = locked(lock=lock_of("p1"))
-    (flow,) = locks.orphans(held, nodes=["node-a"])
+    (flow,) = locks.orphans(held, nodes=["node-a"], now=NOW)
     talk = Dialogue(flow)
     put_node(held, lock=lock_of("p2"), version="11")
 
@@ -99,7 +100,7 @@ def test_an_orphaned_lock_that_somebody_waits_for_is_left_to_him() -> None:
     held = locked(lock=lock_of("p1"))
     held.turns.join("node-a", Waiter(uid="uid-of-p2", keys=(LOCK,)))
 
-    assert locks.orphans(held, nodes=["node-a"]) == ()
+    assert locks.orphans(held, nodes=["node-a"], now=NOW) == ()
 
 
 @pytest.mark.parametrize("phase", [SUCCESS, FAILED])
@@ -117,7 +118,7 @@ def test_the_grace_time_begins_when_the_owner_is_done_however_old_the_lock_is() 
     """A removal at once would meet the plugin's own, and cost it two requests more."""
     held = locked(bound(pending("p1"), admitted=True), lock=lock_of("p1"))
     assert removals(held, 10) == []
-    reconcile.pod_seen(held, bound(pending("p1"), phase=SUCCESS, version="21"))
+    pod_events.pod_seen(held, bound(pending("p1"), phase=SUCCESS, version="21"))
 
     assert removals(held, 11) == []
     assert removals(held, 13.9) == []
@@ -135,6 +136,76 @@ def test_a_lock_whose_owner_may_still_be_served_is_never_removed(
     held = locked(owner, lock=lock_of("p1"))
 
     assert [removals(held, seconds) for seconds in (0, 10, 301, 36000)] == [[], [], [], []]
+
+
+def test_an_expired_lock_of_an_unbound_pod_that_nobody_waits_for_is_removed_after_a_fence() -> None:
+    owner = pending("p1", version="7")
+    held = locked(owner, lock=lock_of("p1"))
+    assert locks.orphans(held, nodes=["node-a"], now=later(270)) == ()
+
+    (flow,) = locks.orphans(held, nodes=["node-a"], now=later(271))
+    talk = Dialogue(flow)
+    assert talk.expects(effects.PatchPod).pod == owner.key
+    talk.answers("8")
+    talk.expects(effects.ReadPod)
+    talk.answers(dataclasses.replace(owner, resource_version="8"))
+
+    assert talk.expects(effects.PatchNode) == REMOVAL
+
+
+def test_a_lock_whose_owner_turns_out_to_be_bound_after_the_fence_stays() -> None:
+    owner = pending("p1", version="7")
+    (flow,) = locks.orphans(locked(owner, lock=lock_of("p1")), nodes=["node-a"], now=later(271))
+    talk = Dialogue(flow)
+
+    talk.answers("8")
+    talk.answers(bound(owner, version="9"))
+
+    assert talk.ended
+
+
+def test_a_node_that_goes_before_its_orphans_are_looked_at_is_no_fault() -> None:
+    held = locked(lock=lock_of("p1"))
+    (flow,) = locks.orphans(held, nodes=["node-a"], now=NOW)
+    register.node_gone(held, "node-a")
+
+    talk = Dialogue(flow)
+    talk.fails(effects.Missing("404"))
+
+    assert talk.ended
+
+
+def test_a_lock_of_ours_that_no_bind_uses_is_removed_at_once() -> None:
+    held = open_books()
+    put_node(held)
+    pod = pending("p1")
+    pod_events.pod_seen(held, pod)
+    held.trusted_nodes.add("node-a")
+    talk = Dialogue(bind.bind(held, bind_args(pod), NOW))
+    held.binding.add(pod.key.uid)
+    talk.answers("11")
+    assert removals(held, 0) == []
+    talk.fails(effects.Denied("403"))
+    talk.fails(effects.Denied("403"))
+    assert removals(held, 0) == [], "its bind has not ended"
+
+    held.binding.clear()
+
+    (removal,) = removals(held, 0)
+    assert (removal.annotations, removal.resource_version) == ({LOCK: None}, "11")
+
+
+def test_a_lock_of_a_pod_that_we_have_bound_and_the_watch_has_not_shown_stays() -> None:
+    held = open_books()
+    put_node(held)
+    pod = pending("p1")
+    pod_events.pod_seen(held, pod)
+    held.trusted_nodes.add("node-a")
+    talk = Dialogue(bind.bind(held, bind_args(pod), NOW))
+    talk.answers("11")
+    talk.answers()
+
+    assert removals(held, 0) == []
 
 
 def test_a_lock_whose_owner_kubelet_has_admitted_ends_when_it_expires() -> None:
@@ -211,7 +282,7 @@ def test_bind_stuck_pod_delete_deletes_that_pod_and_no_other() -> None:
     reaction = reconcile.quick_tick(held, later(400))
 
     assert [e for e in reaction.effects if isinstance(e, effects.DeletePod)] == [
-        effects.DeletePod(pod=pending("p1").key)
+        effects.DeletePod(pod=pending("p1").key, grace_s=0, resource_version="20")
     ]
 
 
@@ -225,8 +296,49 @@ def test_bind_stuck_pod_delete_tries_again_until_the_pod_is_being_deleted() -> N
     assert deletions(reconcile.quick_tick(held, later(400))) == 1
     assert deletions(reconcile.quick_tick(held, later(401))) == 0
     assert deletions(reconcile.tick(held, later(415))) == 1, "the first one may have failed"
-    reconcile.pod_seen(held, dataclasses.replace(owner, deleting=True, resource_version="21"))
+    pod_events.pod_seen(held, dataclasses.replace(owner, deleting=True, resource_version="21"))
     assert deletions(reconcile.tick(held, later(430))) == 0
+
+
+def test_a_bound_pod_without_any_lock_that_is_not_served_for_a_minute_is_told_once() -> None:
+    held = open_books()
+    put_node(held)
+    pod_events.pod_seen(held, bound(pending("p1"), admitted=True))
+
+    told = [reconcile.quick_tick(held, later(seconds)).effects for seconds in (60, 61, 62)]
+
+    assert [len(effects_) for effects_ in told] == [0, 1, 0]
+    (event,) = told[1]
+    assert isinstance(event, effects.PostEvent)
+    assert (event.reason, event.pod) == ("AllocationStuck", pending("p1").key)
+    assert "wait for the lock" not in event.message
+
+
+def test_a_pod_whose_bind_time_is_unreadable_is_stuck_a_minute_after_it_was_seen() -> None:
+    held = open_books()
+    pod_events.pod_seen(held, bound(pending("p1"), bind_time_s=None))
+
+    told = [reconcile.quick_tick(held, later(seconds)).effects for seconds in (300, 360, 361)]
+
+    assert [len(effects_) for effects_ in told] == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [bound(pending("p1"), phase=SUCCESS, version="21"), None],
+    ids=["served", "gone"],
+)
+def test_only_pods_that_are_not_served_are_looked_at(after: records.PodRecord | None) -> None:
+    held = open_books()
+    pod_events.pod_seen(held, bound(pending("p1")))
+    assert set(held.allocating) == {"uid-of-p1"}
+
+    if after is None:
+        pod_events.pod_gone(held, pending("p1").key)
+    else:
+        pod_events.pod_seen(held, after)
+
+    assert held.allocating == {}
 
 
 def test_a_served_pod_is_never_stuck() -> None:

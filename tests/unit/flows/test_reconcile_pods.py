@@ -21,7 +21,7 @@ from support.operator_books import (
     register_text,
     used_mib,
 )
-from vgpu_operator.flows import books, effects, reconcile
+from vgpu_operator.flows import books, effects, pod_events, reconcile
 from vgpu_operator.flows import filter as flow_filter
 from vgpu_operator.model import errors, records, request
 
@@ -43,9 +43,9 @@ def test_a_bound_pod_is_charged_and_a_deleted_one_is_free() -> None:
     held = one_node()
     pod = bound(pending())
 
-    reconcile.pod_seen(held, pod)
+    pod_events.pod_seen(held, pod)
     assert used_mib(held) == {"GPU-a0": 1000}
-    reconcile.pod_gone(held, pod.key)
+    pod_events.pod_gone(held, pod.key)
 
     assert used_mib(held) == {"GPU-a0": 0}
 
@@ -53,7 +53,7 @@ def test_a_bound_pod_is_charged_and_a_deleted_one_is_free() -> None:
 def test_case_102_a_terminating_pod_keeps_its_cards_until_it_is_gone() -> None:
     held = one_node()
 
-    reconcile.pod_seen(held, dataclasses.replace(bound(pending()), deleting=True, phase="Running"))
+    pod_events.pod_seen(held, dataclasses.replace(bound(pending()), deleting=True, phase="Running"))
 
     assert used_mib(held) == {"GPU-a0": 1000}
 
@@ -62,9 +62,9 @@ def test_case_102_a_terminating_pod_keeps_its_cards_until_it_is_gone() -> None:
 def test_case_102_an_ended_pod_frees_its_cards(phase: str) -> None:
     held = one_node()
     pod = bound(pending())
-    reconcile.pod_seen(held, pod)
+    pod_events.pod_seen(held, pod)
 
-    reconcile.pod_seen(held, dataclasses.replace(pod, phase=phase, resource_version="21"))
+    pod_events.pod_seen(held, dataclasses.replace(pod, phase=phase, resource_version="21"))
 
     assert used_mib(held) == {"GPU-a0": 0}
 
@@ -73,8 +73,8 @@ def test_a_failed_phase_frees_no_card_and_is_told_once() -> None:
     held = one_node()
     pod = bound(pending(), phase=FAILED)
 
-    told = words(reconcile.pod_seen(held, pod))
-    again = words(reconcile.pod_seen(held, dataclasses.replace(pod, resource_version="21")))
+    told = words(pod_events.pod_seen(held, pod))
+    again = words(pod_events.pod_seen(held, dataclasses.replace(pod, resource_version="21")))
 
     assert used_mib(held) == {"GPU-a0": 1000}
     assert (told, again) == (["AllocationFailed"], [])
@@ -92,7 +92,7 @@ def test_case_105_init_containers_charge_their_largest_not_their_sum() -> None:
     assert flow_filter.filter_nodes(held, pod, ["node-a"], NOW).fitting == ("node-a",)
     share = (clusters.share("GPU-a0", 10240),)
     shares = (share, share, share, (clusters.share("GPU-a0", 4096),))
-    reconcile.pod_seen(held, bound(pod, promised={NVIDIA: shares}, init_done=False))
+    pod_events.pod_seen(held, bound(pod, promised={NVIDIA: shares}, init_done=False))
 
     assert used_mib(held) == {"GPU-a0": 10240}
 
@@ -108,9 +108,9 @@ def test_case_106_a_sidecar_runs_beside_later_init_containers_and_the_apps() -> 
     shares = tuple((clusters.share("GPU-a0", mib),) for mib in (4096, 8192, 6144))
     starting = bound(pod, promised={NVIDIA: shares}, init_done=False)
 
-    reconcile.pod_seen(held, starting)
+    pod_events.pod_seen(held, starting)
     assert used_mib(held) == {"GPU-a0": 12288}
-    reconcile.pod_seen(held, dataclasses.replace(starting, init_done=True, resource_version="21"))
+    pod_events.pod_seen(held, dataclasses.replace(starting, init_done=True, resource_version="21"))
 
     assert used_mib(held) == {"GPU-a0": 10240}
 
@@ -119,7 +119,7 @@ def test_case_108_an_unbound_pod_with_an_old_decision_is_not_charged() -> None:
     held = one_node()
     stale = dataclasses.replace(bound(pending()), node="", phase="Pending")
 
-    reconcile.pod_seen(held, stale)
+    pod_events.pod_seen(held, stale)
 
     assert used_mib(held) == {"GPU-a0": 0}
     assert flow_filter.filter_nodes(held, stale, ["node-a"], NOW).fitting == ("node-a",)
@@ -128,7 +128,7 @@ def test_case_108_an_unbound_pod_with_an_old_decision_is_not_charged() -> None:
 def test_a_promise_for_another_node_than_the_pods_is_not_charged() -> None:
     held = one_node()
 
-    reconcile.pod_seen(held, dataclasses.replace(bound(pending()), promised_node="node-b"))
+    pod_events.pod_seen(held, dataclasses.replace(bound(pending()), promised_node="node-b"))
 
     assert used_mib(held) == {"GPU-a0": 0}
 
@@ -137,8 +137,8 @@ def test_case_16_what_is_still_to_allocate_is_not_charged_twice() -> None:
     held = one_node()
     pod = bound(pending("p1", clusters.asks(memory_mib=2000)), memory_mib=2000)
 
-    reconcile.pod_seen(held, pod)
-    reconcile.pod_seen(
+    pod_events.pod_seen(held, pod)
+    pod_events.pod_seen(
         held,
         dataclasses.replace(
             pod, to_allocate=frozenset(), bind_phase=SUCCESS, resource_version="21"
@@ -154,11 +154,11 @@ def test_case_111_pods_of_every_owner_count_and_a_new_one_waits_for_the_old() ->
     whole = clusters.asks(percent=100)
     for n in range(2):
         wish = pending(f"p{n}", whole, scheduler="default-scheduler")
-        reconcile.pod_seen(held, bound(wish, card=f"GPU-a{n}", memory_mib=24576))
+        pod_events.pod_seen(held, bound(wish, card=f"GPU-a{n}", memory_mib=24576))
     newcomer = pending("p9", whole)
 
     assert flow_filter.filter_nodes(held, newcomer, ["node-a"], NOW).fitting == ()
-    reconcile.pod_gone(held, pending("p0").key)
+    pod_events.pod_gone(held, pending("p0").key)
 
     assert flow_filter.filter_nodes(held, newcomer, ["node-a"], NOW).fitting == ("node-a",)
 
@@ -180,8 +180,8 @@ def test_case_115_a_hundred_pods_that_come_and_go_leave_the_ledger_at_zero() -> 
         flow_filter.filter_nodes(held, pod, ["node-a"], NOW)
         granted = clusters.promise("node-a", [clusters.share("GPU-a0", 1000)])
         held.ledger.assume(pod.request, granted)
-        reconcile.pod_seen(held, bound(pod, phase=SUCCESS))
-        reconcile.pod_gone(held, pod.key)
+        pod_events.pod_seen(held, bound(pod, phase=SUCCESS))
+        pod_events.pod_gone(held, pod.key)
 
     (usage,) = held.ledger.usage("node-a", NVIDIA)
     assert (usage.used_slots, usage.used_memory_mib, usage.used_cores_percent) == (0, 0, 0)
@@ -205,9 +205,9 @@ def test_case_99_a_pod_that_bypassed_the_webhook_holds_nothing_and_is_told_once(
     held = one_node()
     stranger = pending(scheduler="default-scheduler")
 
-    told = words(reconcile.pod_seen(held, stranger))
+    told = words(pod_events.pod_seen(held, stranger))
     failed = dataclasses.replace(stranger, node="node-a", phase="Failed", resource_version="6")
-    again = words(reconcile.pod_seen(held, failed))
+    again = words(pod_events.pod_seen(held, failed))
 
     assert (told, again) == (["WebhookBypassed"], [])
     assert used_mib(held) == {"GPU-a0": 0}
@@ -219,7 +219,7 @@ def test_case_99_a_bypassed_pod_that_has_failed_before_we_saw_it_is_told_too() -
         pending(scheduler="default-scheduler"), node="node-a", phase="Failed"
     )
 
-    assert words(reconcile.pod_seen(held, failed)) == ["WebhookBypassed"]
+    assert words(pod_events.pod_seen(held, failed)) == ["WebhookBypassed"]
     assert used_mib(held) == {"GPU-a0": 0}
 
 
@@ -238,13 +238,13 @@ def test_case_99_a_bypassed_pod_that_has_failed_before_we_saw_it_is_told_too() -
 def test_pods_that_are_rightly_not_ours_are_no_bypass(
     pod: records.PodRecord, values: dict[str, object]
 ) -> None:
-    assert words(reconcile.pod_seen(one_node(**values), pod)) == []
+    assert words(pod_events.pod_seen(one_node(**values), pod)) == []
 
 
 def test_a_pod_that_never_concerns_us_is_not_kept() -> None:
     held = one_node()
 
-    reaction = reconcile.pod_seen(held, plain(scheduler="default-scheduler"))
+    reaction = pod_events.pod_seen(held, plain(scheduler="default-scheduler"))
 
     assert reaction == effects.NOTHING
     assert held.ledger.records() == ()
@@ -255,12 +255,21 @@ def unreadable(pod: records.PodRecord) -> records.PodRecord:
     return dataclasses.replace(pod, faults={NVIDIA: fault})
 
 
+def test_an_unreadable_pod_that_is_listed_again_is_no_difference() -> None:
+    held = one_node()
+    first = pod_events.pod_seen(held, unreadable(bound(pending())))
+
+    again = pod_events.pod_seen(held, unreadable(bound(pending())))
+
+    assert (len(first.pods), len(again.pods)) == (1, 0)
+
+
 def test_case_6_a_bound_pod_that_cannot_be_read_blocks_new_pods_and_is_told_once() -> None:
     held = one_node()
     pod = unreadable(bound(pending()))
 
-    told = words(reconcile.pod_seen(held, pod))
-    again = words(reconcile.pod_seen(held, dataclasses.replace(pod, resource_version="21")))
+    told = words(pod_events.pod_seen(held, pod))
+    again = words(pod_events.pod_seen(held, dataclasses.replace(pod, resource_version="21")))
 
     assert (told, again) == (["AllocationUnreadable"], [])
     result = flow_filter.filter_nodes(held, pending("p2"), ["node-a"], NOW)
@@ -270,17 +279,19 @@ def test_case_6_a_bound_pod_that_cannot_be_read_blocks_new_pods_and_is_told_once
 
 def test_an_unreadable_text_that_was_there_before_the_binding_is_told_at_the_binding() -> None:
     held = one_node()
-    assert words(reconcile.pod_seen(held, unreadable(pending()))) == []
+    assert words(pod_events.pod_seen(held, unreadable(pending()))) == []
 
-    assert words(reconcile.pod_seen(held, unreadable(bound(pending())))) == ["AllocationUnreadable"]
+    assert words(pod_events.pod_seen(held, unreadable(bound(pending())))) == [
+        "AllocationUnreadable"
+    ]
 
 
 def test_a_promise_beyond_what_the_pod_asks_for_is_charged_as_asked_and_told_once() -> None:
     held = one_node()
     forged = bound(pending(), memory_mib=24576)
 
-    told = words(reconcile.pod_seen(held, forged))
-    again = words(reconcile.pod_seen(held, dataclasses.replace(forged, resource_version="21")))
+    told = words(pod_events.pod_seen(held, forged))
+    again = words(pod_events.pod_seen(held, dataclasses.replace(forged, resource_version="21")))
 
     assert (told, again) == (["AllocationSurplus"], [])
     assert used_mib(held) == {"GPU-a0": 1000}
@@ -290,16 +301,16 @@ def test_a_surplus_that_was_written_before_the_binding_is_told_at_the_binding() 
     """HAMi writes its annotations first and binds afterwards."""
     held = one_node()
     forged = bound(pending(), memory_mib=24576)
-    reconcile.pod_seen(held, dataclasses.replace(forged, node="", resource_version="19"))
+    pod_events.pod_seen(held, dataclasses.replace(forged, node="", resource_version="19"))
 
-    assert words(reconcile.pod_seen(held, forged)) == ["AllocationSurplus"]
+    assert words(pod_events.pod_seen(held, forged)) == ["AllocationSurplus"]
 
 
 def test_an_ended_pod_is_not_complained_about() -> None:
     held = one_node()
     pod = dataclasses.replace(unreadable(bound(pending(), phase=FAILED)), phase="Failed")
 
-    assert words(reconcile.pod_seen(held, pod)) == []
+    assert words(pod_events.pod_seen(held, pod)) == []
 
 
 def test_a_pod_shown_unschedulable_gives_up_its_claim() -> None:
@@ -309,7 +320,7 @@ def test_a_pod_shown_unschedulable_gives_up_its_claim() -> None:
     other = pending("p2", clusters.asks(percent=100))
     assert flow_filter.filter_nodes(held, other, ["node-a"], NOW).fitting == ()
 
-    reconcile.pod_seen(held, dataclasses.replace(pod, refused=True, resource_version="6"))
+    pod_events.pod_seen(held, dataclasses.replace(pod, refused=True, resource_version="6"))
 
     assert flow_filter.filter_nodes(held, other, ["node-a"], NOW).fitting == ("node-a",)
 
@@ -318,7 +329,7 @@ def test_a_pod_bound_by_somebody_else_costs_its_node_our_trust() -> None:
     held = one_node()
     held.trusted_nodes.add("node-a")
 
-    reconcile.pod_seen(held, bound(pending()))
+    pod_events.pod_seen(held, bound(pending()))
 
     assert "node-a" not in held.trusted_nodes
 
@@ -329,7 +340,7 @@ def test_a_pod_bound_by_us_does_not() -> None:
     pod = pending()
     held.ledger.assume(pod.request, clusters.promise("node-a", [clusters.share("GPU-a0", 1000)]))
 
-    reconcile.pod_seen(held, bound(pod))
+    pod_events.pod_seen(held, bound(pod))
 
     assert "node-a" in held.trusted_nodes
 
@@ -340,7 +351,7 @@ def test_a_pod_that_we_wanted_elsewhere_costs_the_node_where_it_is_our_trust() -
     pod = pending()
     held.ledger.assume(pod.request, clusters.promise("node-a", [clusters.share("GPU-a0", 1000)]))
 
-    reconcile.pod_seen(held, bound(pod, "node-b"))
+    pod_events.pod_seen(held, bound(pod, "node-b"))
 
     assert "node-b" not in held.trusted_nodes
 
@@ -350,15 +361,15 @@ def test_who_waits_for_the_lock_of_a_pod_hears_of_it_wherever_the_lock_is() -> N
     put_node(held, "node-b", lock=lock_of("p1"), register=None)
     pod = bound(pending())
 
-    assert reconcile.pod_seen(held, pod).nodes == {"node-a", "node-b"}
-    assert reconcile.pod_gone(held, pod.key).nodes == {"node-a", "node-b"}
+    assert pod_events.pod_seen(held, pod).nodes == {"node-a", "node-b"}
+    assert pod_events.pod_gone(held, pod.key).nodes == {"node-a", "node-b"}
 
 
 def test_an_older_state_that_comes_late_changes_nothing() -> None:
     held = one_node()
-    reconcile.pod_seen(held, bound(pending(), version="20"))
+    pod_events.pod_seen(held, bound(pending(), version="20"))
 
-    reaction = reconcile.pod_seen(held, pending(version="5"))
+    reaction = pod_events.pod_seen(held, pending(version="5"))
 
     assert reaction == effects.NOTHING
     assert used_mib(held) == {"GPU-a0": 1000}
@@ -367,16 +378,16 @@ def test_an_older_state_that_comes_late_changes_nothing() -> None:
 def test_nothing_revives_a_pod_that_is_gone() -> None:
     held = one_node()
     pod = bound(pending())
-    reconcile.pod_gone(held, pod.key)
+    pod_events.pod_gone(held, pod.key)
 
-    reconcile.pod_seen(held, pod)
+    pod_events.pod_seen(held, pod)
 
     assert used_mib(held) == {"GPU-a0": 0}
 
 
 def test_a_tick_of_a_quiet_cluster_asks_for_nothing() -> None:
     held = one_node()
-    reconcile.pod_seen(held, bound(pending(), phase=SUCCESS))
+    pod_events.pod_seen(held, bound(pending(), phase=SUCCESS))
 
     assert reconcile.tick(held, later(15)).effects == ()
     assert held.nodes["node-a"] == node(handshake=FRESH_STAMP, register=ONE_CARD)

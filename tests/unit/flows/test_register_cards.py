@@ -136,14 +136,14 @@ def test_case_27_a_node_whose_text_is_bad_still_loses_its_cards_when_it_is_dead(
         ),
         NOW,
     )
-    reaction += register.step_handshakes(held, ["node-a"], later(61))
     reaction += register.node_seen(
         held,
         node(
             register="{{", version="12", handshake="Requesting_2026-01-15 10:00:00", allocatable=0
         ),
-        later(62),
+        later(1),
     )
+    reaction += register.step_handshakes(held, ["node-a"], later(61))
 
     assert cards(held) == []
     assert ("node-a", "DevicesExpired") in events(reaction)

@@ -24,8 +24,18 @@ from support.operator_books import (
 from vgpu_operator.flows import books, effects, reconcile, register
 from vgpu_operator.flows import filter as flow_filter
 
-STAMP = effects.PatchNode(node="node-a", annotations={HANDSHAKE: "Requesting_2026-01-15 10:00:00"})
-DELETION = effects.PatchNode(node="node-a", annotations={HANDSHAKE: None})
+
+def stamp(version: str) -> effects.PatchNode:
+    """Return the stamp that is written at ten o'clock on that version of the Node."""
+    return effects.PatchNode(
+        node="node-a",
+        annotations={HANDSHAKE: "Requesting_2026-01-15 10:00:00"},
+        resource_version=version,
+    )
+
+
+def deletion(version: str) -> effects.PatchNode:
+    return effects.PatchNode(node="node-a", annotations={HANDSHAKE: None}, resource_version=version)
 
 
 def writes(reaction: effects.Reaction) -> list[effects.PatchNode]:
@@ -46,7 +56,7 @@ def test_case_21_and_28_whatever_does_not_contain_requesting_is_stamped_on_the_e
 ) -> None:
     reaction = register.node_seen(open_books(), node(handshake=text), NOW)
 
-    assert writes(reaction) == [STAMP]
+    assert writes(reaction) == [stamp("10")]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +80,7 @@ def test_a_report_is_stamped_at_the_tick_when_no_event_came() -> None:
     put_node(held, handshake="Reported_2026-01-15 09:59:59")
     held.leader = True
 
-    assert writes(reconcile.tick(held, NOW)) == [STAMP]
+    assert writes(reconcile.tick(held, NOW)) == [stamp("10")]
 
 
 def test_a_follower_writes_nothing() -> None:
@@ -147,7 +157,7 @@ def test_case_19_expired_with_nothing_allocatable_drops_the_cards_and_deletes_th
     )
 
     assert not has_cards(held)
-    assert writes(reaction) == [DELETION]
+    assert writes(reaction) == [deletion("11")]
     assert [e.reason for e in reaction.effects if isinstance(e, effects.PostEvent)] == [
         "DevicesExpired"
     ]
@@ -231,7 +241,7 @@ def test_a_register_text_written_just_now_is_asked_about_before_its_cards_are_dr
         held, node(version="11", register=TWO_CARDS, handshake=OLD_STAMP, allocatable=0), NOW
     )
 
-    assert writes(reaction) == [STAMP]
+    assert writes(reaction) == [stamp("11")]
     assert has_cards(held)
 
 
@@ -261,7 +271,7 @@ def test_a_text_that_changed_while_the_node_was_locked_is_still_news_afterwards(
 
     free = dataclasses.replace(locked, resource_version="12", locks={})
 
-    assert writes(register.node_seen(held, free, NOW)) == [STAMP]
+    assert writes(register.node_seen(held, free, NOW)) == [stamp("12")]
 
 
 def test_a_stamp_from_the_future_ages_from_when_it_was_first_seen() -> None:
@@ -285,3 +295,16 @@ def test_case_37_five_thousand_events_of_one_node_cost_one_stamp() -> None:
         written += len(writes(reaction))
 
     assert written == 1
+
+
+def test_a_stamp_that_was_refused_is_asked_for_again_by_the_next_event() -> None:
+    """The plugin wrote in between: its new register text is still news."""
+    held = open_books()
+    put_node(held)
+    dead = {"register": TWO_CARDS, "handshake": OLD_STAMP, "allocatable": 0}
+    register.node_seen(held, node(version="11", **dead), NOW)
+
+    again = register.node_seen(held, node(version="12", **dead), later(2))
+
+    assert [patch.resource_version for patch in writes(again)] == ["12"]
+    assert has_cards(held)

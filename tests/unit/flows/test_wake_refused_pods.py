@@ -14,7 +14,7 @@ from support.operator_books import (
     pending,
     put_node,
 )
-from vgpu_operator.flows import books, effects, reconcile, register, wake
+from vgpu_operator.flows import books, effects, pod_events, reconcile, register, wake
 from vgpu_operator.flows import filter as flow_filter
 
 WHOLE = clusters.asks(percent=100)
@@ -25,7 +25,7 @@ def full(*more: str) -> books.Books:
     """Return books with a full node-a and the refused whole-card pod p1."""
     held = open_books()
     put_node(held)
-    reconcile.pod_seen(held, HOLDER)
+    pod_events.pod_seen(held, HOLDER)
     held.woken_generation = held.ledger.generation
     flow_filter.filter_nodes(held, pending("p1", WHOLE), ["node-a", *more], NOW)
     return held
@@ -54,7 +54,7 @@ def test_a_full_cluster_wakes_nobody() -> None:
 def test_freed_cards_wake_a_pod_that_fits_now_exactly_once() -> None:
     held = full()
 
-    reconcile.pod_gone(held, HOLDER.key)
+    pod_events.pod_gone(held, HOLDER.key)
 
     assert wake.is_due(held)
     assert woken(held) == ["node-a"]
@@ -86,10 +86,10 @@ def test_whatever_makes_room_wakes(event: str) -> None:
 
 def test_freed_cards_that_are_too_few_wake_nobody() -> None:
     held = full()
-    reconcile.pod_seen(held, bound(pending("p8"), memory_mib=1000, version="31"))
+    pod_events.pod_seen(held, bound(pending("p8"), memory_mib=1000, version="31"))
     flow_filter.filter_nodes(held, pending("p1", WHOLE), ["node-a"], NOW)
 
-    reconcile.pod_gone(held, pending("p8").key)
+    pod_events.pod_gone(held, pending("p8").key)
 
     assert woken(held) == []
     assert not wake.is_due(held), "this change is settled"
@@ -97,8 +97,8 @@ def test_freed_cards_that_are_too_few_wake_nobody() -> None:
 
 def test_a_pod_that_was_refused_from_the_present_state_is_not_woken() -> None:
     held = full()
-    reconcile.pod_gone(held, HOLDER.key)
-    reconcile.pod_seen(held, bound(pending("p7", WHOLE), memory_mib=24576, version="40"))
+    pod_events.pod_gone(held, HOLDER.key)
+    pod_events.pod_seen(held, bound(pending("p7", WHOLE), memory_mib=24576, version="40"))
     flow_filter.filter_nodes(held, pending("p1", WHOLE), ["node-a"], NOW)
 
     assert woken(held) == []
@@ -106,9 +106,9 @@ def test_a_pod_that_was_refused_from_the_present_state_is_not_woken() -> None:
 
 def test_nobody_waits_nobody_is_woken() -> None:
     held = full()
-    reconcile.pod_gone(held, pending("p1").key)
+    pod_events.pod_gone(held, pending("p1").key)
 
-    reconcile.pod_gone(held, HOLDER.key)
+    pod_events.pod_gone(held, HOLDER.key)
 
     assert woken(held) == []
 
@@ -117,7 +117,7 @@ def test_a_follower_wakes_nobody() -> None:
     held = full()
     held.leader = False
 
-    reconcile.pod_gone(held, HOLDER.key)
+    pod_events.pod_gone(held, HOLDER.key)
 
     assert woken(held) == []
 
@@ -127,7 +127,7 @@ def test_a_locked_node_is_not_written_to() -> None:
     put_node(held, "node-b", register=None)
     put_node(held, version="11", lock=lock_of("p9"))
 
-    reconcile.pod_gone(held, HOLDER.key)
+    pod_events.pod_gone(held, HOLDER.key)
 
     assert woken(held) == ["node-b"]
 
@@ -135,7 +135,7 @@ def test_a_locked_node_is_not_written_to() -> None:
 def test_when_every_node_is_locked_the_waking_waits() -> None:
     held = full()
     put_node(held, version="11", lock=lock_of("p9"))
-    reconcile.pod_gone(held, HOLDER.key)
+    pod_events.pod_gone(held, HOLDER.key)
     assert woken(held) == []
     assert wake.is_due(held)
 
@@ -147,7 +147,7 @@ def test_when_every_node_is_locked_the_waking_waits() -> None:
 def test_the_value_always_differs_from_what_the_node_carries() -> None:
     """After a restart generations begin again; writing the same value would change nothing."""
     held = full()
-    reconcile.pod_gone(held, HOLDER.key)
+    pod_events.pod_gone(held, HOLDER.key)
     put_node(held, version="11", woken=str(held.ledger.generation))
 
     effect = Dialogue(wake.wake(held)).expects(effects.PatchNode)
@@ -158,7 +158,7 @@ def test_the_value_always_differs_from_what_the_node_carries() -> None:
 
 def test_a_node_that_is_gone_is_not_written_to() -> None:
     held = full()
-    reconcile.pod_gone(held, HOLDER.key)
+    pod_events.pod_gone(held, HOLDER.key)
 
     register.node_gone(held, "node-a")
 
@@ -168,7 +168,7 @@ def test_a_node_that_is_gone_is_not_written_to() -> None:
 def test_a_waking_that_fails_is_due_again() -> None:
     """Nothing else would wake the pod: a quiet cluster has no Node events."""
     held = full()
-    reconcile.pod_gone(held, HOLDER.key)
+    pod_events.pod_gone(held, HOLDER.key)
     talk = Dialogue(wake.wake(held))
     assert not wake.is_due(held)
 
@@ -182,7 +182,7 @@ def test_a_waking_that_fails_is_due_again() -> None:
 def test_nothing_is_due_for_a_follower() -> None:
     """Else the timer of a former leader would never rest."""
     held = full()
-    reconcile.pod_gone(held, HOLDER.key)
+    pod_events.pod_gone(held, HOLDER.key)
 
     held.leader = False
 

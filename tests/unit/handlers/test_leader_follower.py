@@ -106,3 +106,17 @@ async def test_without_a_lease_to_follow_this_process_leads_and_still_watches_th
     await world.after(3600)
 
     assert (world.told, world.follower.reachable) == ([True], False)
+
+
+async def test_a_clock_that_is_set_back_keeps_no_term_alive() -> None:
+    world = Follower()
+    world.renew()
+    await world.after(0)
+    for _ in range(8):
+        world.kube.fail_next("GET", "leases", errors.Unreachable("no answer"))
+
+    await world.after(10)
+    world.clock.set_back(3600)
+    await world.after(5)
+
+    assert world.told == [True, False]

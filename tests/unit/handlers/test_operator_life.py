@@ -1,5 +1,7 @@
 """An operator that starts, stops, or follows again: what it tries, refuses, forgets."""
 
+import asyncio
+
 import pytest
 
 from support.fake_kube import FakeKube
@@ -51,3 +53,45 @@ async def test_an_api_server_that_is_away_at_the_start_is_asked_again(
     await app.Operator(options, kube)._until_reachable()
 
     assert len(kube.sent("GET", "/version")) == 3
+
+
+async def test_a_term_that_begins_during_the_first_list_needs_a_second_one() -> None:
+    """The leader before us may have bound between our list and the end of his term."""
+    options = app.Options(
+        settings=settings.Settings(), extender_bind=LOCAL, metrics_bind=LOCAL, lease=("a", "b")
+    )
+    kube = FakeKube()
+    operator = app.Operator(options, kube)
+    operator._leadership_changed(False)
+    syncing = asyncio.create_task(operator._sync())
+    for _ in range(2):
+        await asyncio.sleep(0)
+    assert kube.sent("GET", "/api/v1/nodes")
+
+    operator._leadership_changed(True)
+    while len(kube.sent("GET", "/api/v1/pods")) < 2:
+        assert not operator._term_synced.is_set()
+        await asyncio.sleep(0)
+    await syncing
+
+    assert operator._term_synced.is_set()
+    assert len(kube.sent("GET", "/api/v1/pods")) == 2
+
+
+async def test_a_new_leader_tells_what_he_saw_while_he_followed() -> None:
+    options = app.Options(
+        settings=settings.Settings(), extender_bind=LOCAL, metrics_bind=LOCAL, lease=("a", "b")
+    )
+    kube = FakeKube()
+    notes = {"hami.io/node-nvidia-register": "{{"}
+    kube.put("/api/v1/nodes/node-a", {"metadata": {"annotations": notes}})
+    operator = app.Operator(options, kube)
+    operator._leadership_changed(False)
+    await operator._begin_term()
+    assert len(operator.sink) == 0
+
+    operator._leadership_changed(True)
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+    assert (await operator.sink._next()).reason == "RegisterUnreadable"

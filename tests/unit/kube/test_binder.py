@@ -7,7 +7,7 @@ import pytest
 from support.desk import NODE_PATH, Shell
 from support.operator_books import LOCK, used_mib
 from vgpu_operator.flows import effects
-from vgpu_operator.kube import errors
+from vgpu_operator.kube import binder, errors
 from vgpu_operator.wire import extender
 
 PHASE = "hami.io/bind-phase"
@@ -167,6 +167,28 @@ async def test_the_end_of_the_operator_ends_every_wait() -> None:
     await shell.binder.close()
 
     assert "the operator stops" in (await call).error
+
+
+async def test_a_write_that_is_never_answered_is_cut_off_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else it would go on when the connections are closed, and the end would wait for it."""
+    monkeypatch.setattr(binder, "SPARE_S", 0.01)
+    shell = Shell()
+    shell.put_node()
+    shell.put_pod("p1")
+
+    async def silent(*_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(shell.kube, "patch", silent)
+    call = asyncio.create_task(shell.binder.bind(args("p1")))
+    await settled()
+
+    await shell.binder.close()
+
+    with pytest.raises(asyncio.CancelledError):
+        await call
 
 
 async def test_a_wait_ends_two_seconds_before_kube_schedulers_own_limit() -> None:

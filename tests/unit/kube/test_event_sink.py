@@ -25,12 +25,14 @@ class Desk:
         self.kube = FakeKube()
         self.clock = TurnedClock()
         self.lost: list[str] = []
+        self.dropped: list[effects.PostEvent] = []
         self.leads = True
         self.sink = events.EventSink(
             self.kube,
             self.clock,
             may_write=lambda: self.leads,
             on_failure=lambda event, fault: self.lost.append(str(fault)),
+            on_drop=self.dropped.append,
         )
 
     @contextlib.asynccontextmanager
@@ -113,7 +115,28 @@ async def test_a_flood_is_dropped_beyond_the_queue_and_counted() -> None:
     for n in range(events.QUEUE_LIMIT + 7):
         desk.sink.post(told(f"sentence {n}"))
 
-    assert desk.sink.dropped == 7
+    assert len(desk.dropped) == 7
+
+
+async def test_a_flood_of_one_reason_keeps_no_other_waiting(no_pauses: None) -> None:
+    desk = Desk()
+    for n in range(events.QUEUE_LIMIT + 1):
+        desk.sink.post(told(f"sentence {n}"))
+    for word in ("NodeLockStuck", "DevicesExpired"):
+        desk.sink.post(
+            effects.PostEvent(type=WARNING, reason=word, message="look here", node="node-a")
+        )
+
+    async with desk.sending():
+        await desk.kube.until(lambda: len(desk.kube.sent("POST")) >= 5)
+
+    assert [sent.body["reason"] for sent in desk.kube.sent("POST")[:5]] == [
+        "FilteringFailed",
+        "NodeLockStuck",
+        "DevicesExpired",
+        "FilteringFailed",
+        "FilteringFailed",
+    ]
 
 
 async def test_a_dropped_event_is_not_taken_for_sent() -> None:
@@ -124,7 +147,7 @@ async def test_a_dropped_event_is_not_taken_for_sent() -> None:
 
     desk.sink.post(told("late"))
 
-    assert desk.sink.dropped == 2
+    assert len(desk.dropped) == 2
 
 
 async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +159,7 @@ async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     desk.sink.post(told("sentence 3"))
     desk.sink.post(told("sentence 0"))
 
-    assert desk.sink._queue.qsize() == 5, "the oldest was forgotten, the newest was not"
+    assert len(desk.sink) == 5, "the oldest was forgotten, the newest was not"
 
 
 async def test_an_event_that_cannot_be_sent_is_told_and_the_next_goes_out(no_pauses: None) -> None:
@@ -164,4 +187,4 @@ async def test_what_is_queued_when_a_term_ends_is_never_sent(no_pauses: None) ->
             await asyncio.sleep(0)
 
     assert desk.kube.requests == []
-    assert desk.sink._queue.empty()
+    assert len(desk.sink) == 0

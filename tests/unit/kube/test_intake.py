@@ -1,13 +1,15 @@
 """Raw events and lists into the books, and what is done about them."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from support.desk import NODE_PATH, Shell
 from support.operator_books import LOCK, lock_of, used_mib
+from vgpu_operator.flows import effects, pod_events
 from vgpu_operator.flows import filter as flow_filter
-from vgpu_operator.kube import errors
+from vgpu_operator.kube import errors, intake
 
 HANDSHAKE = "hami.io/node-handshake"
 
@@ -80,6 +82,9 @@ async def test_case_100_an_audit_finds_what_no_watch_delivered_and_counts_it() -
     shell = Shell()
     shell.put_node()
     bound(shell, "p1")
+    shell.put_pod("p2")
+    for _ in range(2):
+        shell.intake.quick_tick()
     await shell.intake.audit()
     assert used_mib(shell.books) == {"GPU-a0": 1000}
     shell.kube.remove("/api/v1/namespaces/team-a/pods/p1")
@@ -224,3 +229,113 @@ async def test_refusals_wait_for_the_watch_only_a_small_part_of_the_time(
         await shell.intake.freed(limit_s=0.05)
 
     assert loop.time() - begun < 2
+
+
+async def test_what_a_list_shows_before_the_watch_is_no_difference() -> None:
+    shell = Shell()
+    shell.put_node()
+    shell.put_pod("p2")
+    for _ in range(2):
+        shell.intake.quick_tick()
+    bound(shell, "p1")
+
+    await shell.intake.audit()
+
+    assert used_mib(shell.books) == {"GPU-a0": 1000}
+    assert shell.audits == [0]
+
+
+@pytest.mark.parametrize("version", ["same", "newer"])
+async def test_a_list_decodes_only_what_has_another_version(version: str) -> None:
+    shell = Shell()
+    shell.put_node()
+    path = bound(shell, "p1")
+    shell.show(path)
+    raw = shell.kube.objects[path]
+    raw["metadata"]["annotations"]["hami.io/vgpu-devices-allocated"] = "GPU-a0,NVIDIA,700,0:;"
+    if version == "newer":
+        raw["metadata"]["resourceVersion"] = "1000"
+
+    await shell.intake.audit()
+
+    assert used_mib(shell.books) == {"GPU-a0": 1000 if version == "same" else 700}
+
+
+async def test_a_pod_that_never_concerns_us_is_decoded_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shell = Shell()
+    shell.kube.put("/api/v1/namespaces/team-a/pods/web", {"spec": {"containers": []}})
+    await shell.intake.audit()
+    decoded: list[object] = []
+    monkeypatch.setattr(shell.intake, "pod_record", decoded.append)
+
+    for _ in range(2):
+        await shell.intake.audit()
+
+    assert decoded == []
+
+
+async def test_a_list_is_taken_in_by_steps_that_let_others_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(intake, "STEP_S", 0)
+    shell = Shell()
+    for number in range(50):
+        path = f"/api/v1/namespaces/team-a/pods/web-{number}"
+        shell.kube.put(path, {"spec": {"containers": []}})
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(others())
+    await shell.intake.sync()
+    other.cancel()
+
+    assert turns >= 50
+
+
+async def test_one_slow_write_keeps_no_other_object_waiting_and_each_its_order() -> None:
+    shell = Shell()
+    begun: list[tuple[str, str]] = []
+    held_up = asyncio.Event()
+
+    async def request(verb: str, path: str, **more: Any) -> Any:
+        (value,) = more["body"]["metadata"]["annotations"].values()
+        begun.append((path.rsplit("/", 1)[1], value))
+        if path.endswith("node-a"):
+            await held_up.wait()
+        return {"metadata": {"resourceVersion": "1"}}
+
+    shell.kube.request = request  # type: ignore[method-assign]
+    writes = tuple(
+        effects.PatchNode(node=node, annotations={"note": value})
+        for value in ("1", "2")
+        for node in ("node-a", "node-b")
+    )
+
+    shell.intake.react(effects.Reaction(effects=writes))
+    await settled()
+    assert begun == [("node-a", "1"), ("node-b", "1"), ("node-b", "2")]
+    held_up.set()
+    await settled()
+
+    assert begun[3:] == [("node-a", "2")]
+
+
+async def test_what_a_bind_learns_by_a_read_wakes_those_who_wait_for_it() -> None:
+    shell = Shell()
+    shell.put_node(lock=lock_of("p1"))
+    told: list[object] = []
+    shell.waits.notify = lambda nodes, pods=(): told.append((set(nodes), set(pods)))  # type: ignore[method-assign]
+    path = bound(shell, "p1")
+    told.clear()
+
+    pod = shell.intake.pod_record(shell.kube.objects[path])
+    await shell.performer.run(pod_events.take_in(shell.books, pod))
+
+    assert told == [({"node-a"}, {"uid-of-p1"})]

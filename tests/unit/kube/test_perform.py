@@ -37,11 +37,13 @@ class Shell:
         self.books = open_books()
         self.failed: list[tuple[effects.Effect, effects.EffectFailed]] = []
         self.lost: list[effects.PostEvent] = []
+        self.told: list[effects.Reaction] = []
         self.sink = events.EventSink(
             self.kube,
             TurnedClock(),
             may_write=lambda: True,
             on_failure=lambda event, _: self.lost.append(event),
+            on_drop=self.lost.append,
         )
         self.performer = perform.Performer(
             self.kube,
@@ -49,6 +51,7 @@ class Shell:
             decode_pod=lambda raw: intake.decode_pod(self.books, raw),
             may_write=lambda: self.books.leader,
             wait=self._wait,
+            tell=self.told.append,
             on_failure=lambda effect, fault: self.failed.append((effect, fault)),
         )
 
@@ -150,6 +153,34 @@ async def test_a_pod_is_deleted_only_while_it_has_that_uid() -> None:
     await shell.performer.perform(effects.DeletePod(pod=POD))
 
     assert POD_PATH not in shell.kube.objects
+
+
+async def test_a_pod_that_no_kubelet_has_seen_is_deleted_without_grace_in_that_version_only() -> (
+    None
+):
+    shell = Shell()
+    whole = shell.kube.objects[POD_PATH]
+    shell.kube.put(POD_PATH, {**whole, "spec": {**whole["spec"], "nodeName": "node-a"}})
+    seen = shell.version(POD_PATH)
+    shell.kube.put(POD_PATH, {**shell.kube.objects[POD_PATH], "status": {"startTime": "now"}})
+
+    with pytest.raises(effects.Conflict):
+        await shell.performer.perform(effects.DeletePod(pod=POD, grace_s=0, resource_version=seen))
+    await shell.performer.perform(
+        effects.DeletePod(pod=POD, grace_s=0, resource_version=shell.version(POD_PATH))
+    )
+
+    assert POD_PATH not in shell.kube.objects
+
+
+async def test_news_go_to_those_who_wait_for_them() -> None:
+    shell = Shell()
+    news = effects.Reaction(nodes=frozenset({"node-a"}))
+
+    await shell.performer.perform(effects.Tell(news=news))
+
+    assert shell.told == [news]
+    assert shell.kube.requests == []
 
 
 async def test_a_wait_is_handed_to_the_waiting_room() -> None:

@@ -39,13 +39,13 @@ def test_a_phase_that_stays_calls_for_nothing(phase: State) -> None:
 
 
 @pytest.mark.parametrize("before", [State.NONE, State.ALLOCATING, State.FAILED])
-def test_success_passes_the_lock_on(before: State) -> None:
-    assert bind_phase.step(before, State.SUCCESS) == {Effect.PASS_LOCK}
+def test_success_needs_nothing_said(before: State) -> None:
+    assert bind_phase.step(before, State.SUCCESS) == frozenset()
 
 
 @pytest.mark.parametrize("before", [State.NONE, State.ALLOCATING, State.SUCCESS])
-def test_failure_passes_the_lock_on_and_warns(before: State) -> None:
-    assert bind_phase.step(before, State.FAILED) == {Effect.PASS_LOCK, Effect.WARN_FAILED}
+def test_failure_warns(before: State) -> None:
+    assert bind_phase.step(before, State.FAILED) == {Effect.WARN_FAILED}
 
 
 @pytest.mark.parametrize("before", State)

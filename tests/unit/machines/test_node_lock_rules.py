@@ -97,6 +97,46 @@ def test_an_owner_that_does_not_exist_is_gone() -> None:
     assert holder(seen=None) is Holder.GONE
 
 
+def test_case_n8_another_pod_of_the_name_is_not_whom_we_took_the_lock_for() -> None:
+    reborn = owner(node="", bind_phase=None)
+
+    def held(owner_uid: str) -> Holder:
+        return node_lock.holder(
+            LOCK, node="node-a", wanted_by=None, owner=reborn, owner_uid=owner_uid
+        )
+
+    assert held("uid-before") is Holder.GONE
+    assert held("uid-owner") is Holder.UNBOUND
+
+
+@pytest.mark.parametrize(
+    ("second", "held_by"), [(29, Holder.UNBOUND), (30, Holder.UNBOUND), (31, Holder.REPLACED)]
+)
+def test_case_n8_a_pod_created_after_somebody_elses_lock_has_replaced_its_owner(
+    second: int, held_by: Holder
+) -> None:
+    created = datetime(2026, 1, 15, 9, 59, second, tzinfo=UTC)
+
+    assert holder(seen=owner(node="", bind_phase=None, created=created)) is held_by
+
+
+def test_a_pod_that_is_bound_here_has_the_lock_however_young_it_is() -> None:
+    assert holder(seen=owner(created=NOW)) is Holder.AWAITED
+
+
+def test_a_lock_of_ours_is_abandoned_when_no_binding_of_ours_for_its_owner_is_under_way() -> None:
+    unbound = owner(node="", bind_phase=None)
+
+    def held(*, owner_uid: str, idle: bool) -> Holder:
+        return node_lock.holder(
+            LOCK, node="node-a", wanted_by=WANTED_BY, owner=unbound, owner_uid=owner_uid, idle=idle
+        )
+
+    assert held(owner_uid="uid-owner", idle=True) is Holder.ABANDONED
+    assert held(owner_uid="uid-owner", idle=False) is Holder.UNBOUND
+    assert held(owner_uid="", idle=True) is Holder.UNBOUND, "somebody else's lock"
+
+
 @pytest.mark.parametrize(
     ("text", "seen_before_s", "age"),
     [
@@ -137,6 +177,7 @@ ENDED_WITH_IT = [
     Holder.ENDED,
     Holder.FAILED,
     Holder.SERVED,
+    Holder.ABANDONED,
 ]
 
 
@@ -146,7 +187,9 @@ def test_a_lock_whose_owner_is_done_passes_on_at_once(held_by: Holder) -> None:
         assert node_lock.verdict(held_by, age) is Verdict.TAKE
 
 
-@pytest.mark.parametrize("held_by", sorted(set(Holder) - {*ENDED_WITH_IT, Holder.SELF}))
+@pytest.mark.parametrize(
+    "held_by", sorted(set(Holder) - {*ENDED_WITH_IT, Holder.SELF, Holder.REPLACED})
+)
 def test_a_fresh_lock_of_anybody_else_is_waited_for(held_by: Holder) -> None:
     assert node_lock.verdict(held_by, Age.FRESH) is Verdict.WAIT
 
@@ -166,6 +209,12 @@ def test_an_expired_lock_is_taken_only_where_no_allocate_can_come(
     assert node_lock.verdict(held_by, Age.EXPIRED) is verdict
 
 
+def test_a_lock_older_than_the_pod_that_it_names_passes_on_once_that_pod_is_fenced() -> None:
+    """The clocks of two machines may differ, so the pod may be its owner after all."""
+    for age in Age:
+        assert node_lock.verdict(Holder.REPLACED, age) is Verdict.FENCE
+
+
 def test_our_own_lock_is_kept() -> None:
     for age in Age:
         assert node_lock.verdict(Holder.SELF, age) is Verdict.KEEP
@@ -182,7 +231,9 @@ def test_our_own_lock_is_kept() -> None:
         (Holder.ENDED, Remnant.NOW, Remnant.NOW),
         (Holder.FAILED, Remnant.AFTER_GRACE, Remnant.AFTER_GRACE),
         (Holder.SERVED, Remnant.AFTER_GRACE, Remnant.AFTER_GRACE),
-        (Holder.UNBOUND, Remnant.NEVER, Remnant.NEVER),
+        (Holder.UNBOUND, Remnant.NEVER, Remnant.AFTER_FENCE),
+        (Holder.ABANDONED, Remnant.NOW, Remnant.NOW),
+        (Holder.REPLACED, Remnant.AFTER_FENCE, Remnant.AFTER_FENCE),
         (Holder.AWAITED, Remnant.NEVER, Remnant.NEVER),
         (Holder.ADMITTED, Remnant.NEVER, Remnant.NOW),
     ],
@@ -196,8 +247,9 @@ def test_a_lock_that_nobody_waits_for_is_removed_when_its_owner_needs_it_no_more
 
 def test_no_lock_is_removed_that_a_waiter_could_not_take() -> None:
     for (held_by, age), remnant in node_lock.REMNANTS.items():
+        fenced = remnant is Remnant.AFTER_FENCE
         if remnant is not Remnant.NEVER:
-            assert node_lock.verdict(held_by, age) is Verdict.TAKE
+            assert node_lock.verdict(held_by, age) is (Verdict.FENCE if fenced else Verdict.TAKE)
 
 
 def test_an_unknown_combination_is_our_fault() -> None:

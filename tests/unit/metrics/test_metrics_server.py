@@ -1,6 +1,8 @@
 """``/metrics``, ``/healthz``, ``/readyz`` over real HTTP, and the counters behind them."""
 
+import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable
 
 import aiohttp
@@ -12,8 +14,9 @@ from vgpu_operator.metrics import collector, instruments, server
 
 
 class Page:
-    def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
-        self._url = url
+    def __init__(self, port: int, session: aiohttp.ClientSession) -> None:
+        self.port = port
+        self._url = f"http://127.0.0.1:{port}"
         self._session = session
 
     async def get(self, path: str) -> tuple[int, str]:
@@ -29,7 +32,7 @@ async def served(
     listener = await server.start(app, listen.Address(host="127.0.0.1", port=0))
     try:
         async with aiohttp.ClientSession() as session:
-            yield Page(f"http://{listener.address}", session)
+            yield Page(listener.address.port, session)
     finally:
         await listener.close()
 
@@ -104,3 +107,19 @@ def test_rejections_audits_and_lost_writes_are_counted() -> None:
 )
 def test_a_path_is_about_one_resource(path: str, resource: str) -> None:
     assert instruments.resource_of(path) == resource
+
+
+async def test_bytes_that_are_no_http_cost_no_trace_in_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server_log = logging.getLogger("aiohttp.server")
+    monkeypatch.setattr(server_log, "filters", [listen.is_worth_a_line])
+    async with served(instruments.Instruments()) as page:
+        reader, writer = await asyncio.open_connection("127.0.0.1", page.port)
+        writer.write(b"GARBAGE\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+        server_log.error("a fault of ours")
+
+    assert answer.startswith(b"HTTP/1.0 400 ")
+    assert [entry.getMessage() for entry in caplog.records] == ["a fault of ours"]

@@ -205,9 +205,7 @@ def admission_differences(want: dict[str, Any], have: dict[str, Any]) -> dict[st
     if want["message"] == QUOTA:
         return {}
     if not want["allowed"] and not have["allowed"]:
-        ours = next(
-            ours for theirs, ours in REFUSED_MESSAGES.items() if theirs in want["message"]
-        )
+        ours = next(ours for theirs, ours in REFUSED_MESSAGES.items() if theirs in want["message"])
         told = ours in have["message"] or any(text in have["message"] for text in STRICTER_MESSAGES)
         assert told, have["message"]
         assert have["code"] == {403: 403, 500: 422}[want["code"]]
@@ -235,7 +233,9 @@ def test_registered_cards_are_as_recorded(name: str) -> None:
 
     want = vendor_vectors.recorded_devices(case)
 
-    assert vendor_vectors.differing(want, vendor_vectors.decoded_devices(case, vendors_of(case))) == {}
+    assert (
+        vendor_vectors.differing(want, vendor_vectors.decoded_devices(case, vendors_of(case))) == {}
+    )
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
@@ -251,9 +251,7 @@ def test_admission_requests_and_choice_are_as_recorded_or_differ_as_listed(name:
     assert differing == (dict(listed.fields) if listed else {})
 
 
-def choice_differences(
-    case: Mapping[str, Any], vendors: tuple[base.Vendor, ...]
-) -> dict[str, Any]:
+def choice_differences(case: Mapping[str, Any], vendors: tuple[base.Vendor, ...]) -> dict[str, Any]:
     if not vendor_vectors.has_choice(case) or case["name"] in NONSENSE:
         return {}
     (vendor,) = (vendor for vendor in vendors if vendor.spec.id == case["vendor"])

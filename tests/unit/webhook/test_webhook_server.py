@@ -145,6 +145,22 @@ async def test_a_body_that_does_not_come_ends_in_time() -> None:
     assert calls.outcomes == ["late"]
 
 
+async def test_a_caller_that_hangs_up_is_no_fault_of_ours(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    async with webhook() as calls:
+        trust = ssl.create_default_context(cadata=CA_PEM.decode())
+        _, writer = await asyncio.open_connection("localhost", calls.port, ssl=trust)
+        writer.write(b"POST /webhook HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        writer.transport.abort()
+        await asyncio.sleep(0.1)
+
+    assert calls.outcomes == ["hung up"]
+    assert "Traceback" not in "".join(capfd.readouterr())
+
+
 async def test_more_calls_than_the_limit_are_turned_away() -> None:
     async with webhook(most_calls=0) as calls:
         status, answer = await calls.post(review(pod(container())))
@@ -206,7 +222,9 @@ async def test_a_port_in_use_says_what_to_change() -> None:
     async with webhook() as calls:
         state = routes.WebhookState(settings=SETTINGS, vendors=())
         context = certificates.context_from_pem(CERT_PEM, KEY_PEM)
-        with pytest.raises(errors.SettingsError, match=rf"127\.0\.0\.1:{calls.port}: .*--webhook-"):
+        with pytest.raises(
+            errors.SettingsError, match=rf"--webhook-bind.*127\.0\.0\.1:{calls.port}: "
+        ):
             await server.start(state, "127.0.0.1", calls.port, context)
 
 

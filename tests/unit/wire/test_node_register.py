@@ -238,3 +238,15 @@ def test_a_colon_device_that_would_not_read_back_is_not_written() -> None:
 def test_a_colon_text_that_would_read_as_json_is_not_written() -> None:
     with pytest.raises(ValueError, match="JSON"):
         node_register.encode_register_colon([card("[0-1]")])
+
+
+def test_cards_beyond_the_most_are_not_read_and_cost_one_fault() -> None:
+    """One node's text must not decide how large the ledger is for all nodes."""
+    most = node_register.MOST_CARDS
+    text = "".join(f"c{n},1,1,1,NVIDIA,0,true:" for n in range(11_000))
+
+    read = node_register.decode_register(text, key=KEY)
+
+    assert [device.id for device in read.devices] == [f"c{n}" for n in range(most)]
+    assert [fault.segment for fault in read.faults] == [most]
+    assert f"at most {most} cards" in str(read.faults[0])

@@ -5,6 +5,33 @@ import pydantic
 from vgpu_operator.model.vendor_settings import section
 
 
+class MigModels(section.Section):
+    """Which MIG profiles may be used on some models, as an entry of ``migProfileAllowlist``."""
+
+    models: tuple[str, ...] = pydantic.Field(min_length=1)
+    """Parts of the models' names; the first entry that names a card's model counts."""
+    profiles: tuple[str, ...] = pydantic.Field(min_length=1)
+    """The profiles' names, as the driver has them."""
+
+
+def _models(models: str, profiles: str) -> MigModels:
+    return MigModels(models=tuple(models.split(",")), profiles=tuple(profiles.split()))
+
+
+MIG_MODELS = (
+    _models("A30", "1g.6gb 2g.12gb 4g.24gb"),
+    _models("A100-SXM4-40GB,A100-40GB-PCIe,A100-PCIE-40GB", "1g.5gb 2g.10gb 3g.20gb 7g.40gb"),
+    _models("A100-SXM4-80GB,A100-80GB-PCIe,A100-PCIE-80GB", "1g.10gb 2g.20gb 3g.40gb 7g.79gb"),
+    _models("H100-PCIE-80GB,H100-SXM5-80GB", "1g.10gb 2g.20gb 3g.40gb 7g.80gb"),
+    _models("H100-PCIE-94GB,H100-SXM5-94GB", "1g.12gb 2g.24gb 3g.47gb 7g.94gb"),
+    _models("H20,H100 on GH200", "1g.12gb 2g.24gb 3g.48gb 7g.96gb"),
+    _models("H200 NVL,H200-SXM5", "1g.18gb 2g.35gb 3g.71gb 7g.141gb"),
+    _models("B200", "1g.23gb 2g.45gb 3g.90gb 7g.180gb"),
+    _models("RTX PRO 6000 Blackwell Server Edition", "1g.24gb 2g.48gb 4g.96gb"),
+)
+"""HAMi's chart v2.10.0."""
+
+
 class NvidiaSettings(section.Section):
     """NVIDIA's names and defaults, as in HAMi's device configuration (``nvidia``)."""
 
@@ -32,3 +59,6 @@ class NvidiaSettings(section.Section):
     """``GPU_CORE_UTILIZATION_POLICY`` for pods with cards; ``default`` sets nothing."""
     runtime_class_name: str = ""
     """RuntimeClass for pods with cards that name none; empty sets none."""
+    mig_profile_allowlist: tuple[MigModels, ...] = MIG_MODELS
+    """Which MIG profiles may be used, by model; a model that no entry names may use
+    all that its plugin registers."""

@@ -1,0 +1,233 @@
+import io
+import json
+import sys
+
+import pytest
+
+NODE = {
+    "kind": "Node",
+    "metadata": {
+        "name": "node-a",
+        "annotations": {
+            "hami.io/node-nvidia-register": json.dumps(
+                [
+                    {
+                        "id": f"GPU-a{index}",
+                        "index": index,
+                        "count": 10,
+                        "devmem": 24576,
+                        "devcore": 100,
+                        "type": "NVIDIA-NVIDIA A10",
+                        "health": True,
+                    }
+                    for index in range(2)
+                ]
+            )
+        },
+    },
+    "status": {"allocatable": {"nvidia.com/gpu": "20"}},
+}
+
+
+def pod(name, *, mem=20000, **spec):
+    limits = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": mem}
+    containers = [{"name": "main", "resources": {"limits": limits}}]
+    return {"kind": "Pod", "metadata": {"name": name}, "spec": {"containers": containers, **spec}}
+
+
+def holder(name, card, mem):
+    found = pod(name, mem=mem, nodeName="node-a")
+    found["metadata"]["annotations"] = {
+        "hami.io/vgpu-node": "node-a",
+        "hami.io/vgpu-devices-allocated": f"{card},NVIDIA,{mem},0:;",
+    }
+    return found
+
+
+@pytest.fixture
+def simulated(command_line, tmp_path):
+    """Write objects to a file, place them, and return exit code and items by pod."""
+
+    def run(*objects):
+        file = tmp_path / "all.json"
+        file.write_text(json.dumps({"kind": "List", "items": objects}), encoding="utf-8")
+        code = command_line.run("simulate", "-f", str(file), "-o", "json")
+        return code, {item["pod"]: item for item in json.loads(command_line.out)["items"]}
+
+    return run
+
+
+def cards(item):
+    return [share["card"] for share in item["shares"]]
+
+
+def test_pending_pods_are_placed_one_after_another(simulated):
+    code, found = simulated(NODE, pod("p1"), pod("p2"))
+
+    assert code == 0
+    assert (cards(found["p1"]), cards(found["p2"])) == (["GPU-a1"], ["GPU-a0"])
+    assert found["p1"]["shares"][0] == {
+        "container": "main",
+        "vendor": "NVIDIA",
+        "card": "GPU-a1",
+        "memoryMiB": 20000,
+        "cores": 0,
+    }
+
+
+def test_a_pod_that_fits_nowhere_says_why_and_the_exit_code_is_1(simulated):
+    code, found = simulated(NODE, pod("p1"), pod("p2"), pod("p3"))
+
+    assert code == 1
+    assert found["p3"]["node"] == ""
+    assert found["p3"]["message"] == "no node fits: node-a: 2/2 CardInsufficientMemory"
+
+
+def test_bound_pods_hold_their_cards(simulated):
+    _, found = simulated(NODE, holder("old", "GPU-a1", 20000), pod("p1"))
+
+    assert list(found) == ["p1"]
+    assert cards(found["p1"]) == ["GPU-a0"]
+
+
+def test_a_lock_in_a_dump_is_taken_as_served(simulated):
+    annotations = NODE["metadata"]["annotations"] | {
+        "hami.io/mutex.lock": "2026-01-15T10:00:00Z,default,old"
+    }
+    locked = {**NODE, "metadata": {**NODE["metadata"], "annotations": annotations}}
+
+    code, found = simulated(locked, holder("old", "GPU-a1", 1000), pod("p1"))
+
+    assert (code, cards(found["p1"])) == (0, ["GPU-a0"])
+
+
+def test_admission_refuses_here_too(simulated):
+    code, found = simulated(NODE, pod("p1", mem="1500m"))
+
+    assert code == 1
+    assert found["p1"]["message"].startswith("refused at admission: container main: ")
+
+
+def test_pods_of_other_schedulers_are_named_and_left_alone(simulated):
+    code, found = simulated(NODE, pod("p1", schedulerName="volcano"))
+
+    assert code == 1
+    assert found["p1"]["message"] == "it asks for cards, but its scheduler is volcano"
+
+
+def test_pods_without_a_card_go_anywhere(simulated):
+    plain = {"kind": "Pod", "metadata": {"name": "p1"}}
+    plain["spec"] = {"schedulerName": "hami-scheduler", "containers": [{"name": "main"}]}
+
+    code, found = simulated(NODE, plain)
+
+    assert (code, found["p1"]["fits"], found["p1"]["node"]) == (0, True, "")
+
+
+def test_the_table_has_a_line_a_pod(command_line, tmp_path):
+    file = tmp_path / "all.yaml"
+    file.write_text("\n---\n".join(map(json.dumps, (NODE, pod("p1")))), encoding="utf-8")
+
+    assert command_line.run("simulate", "-f", str(file)) == 0
+    assert [line.split() for line in command_line.out.splitlines()] == [
+        ["NAMESPACE", "POD", "NODE", "CARDS", "MESSAGE"],
+        ["default", "p1", "node-a", "main:", "GPU-a1", "(20000", "MiB)"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("kind: Pod\nmetadata: {name: 5}", "document 1: metadata.name: a text is wanted, got 5"),
+        ("metadata: {}", "document 1: kind: a text such as Pod or Node is wanted"),
+        ("---\nkind: Node\n---\n- 1", "document 1: metadata.name: a name is wanted"),
+        ("- 1", "document 1: an object is wanted, got a list"),
+        ("a: [", "it is neither YAML nor JSON"),
+        (
+            "kind: List\nitems: [{kind: Pod, metadata: {name: p}, spec: {containers: [7]}}]",
+            "document 1, items[0]: spec.containers[0]: an object is wanted, got 7",
+        ),
+        (
+            "kind: NodeList\nitems:\n- {metadata: {name: n}, status: {allocatable: {a: [1]}}}",
+            "document 1, items[0]: status.allocatable[a]: a quantity is wanted, got a list",
+        ),
+        (
+            "kind: Node\nmetadata: {name: n}\n---\nkind: Node\nmetadata: {name: n}",
+            "document 2: Node n is in",
+        ),
+    ],
+)
+def test_a_mistake_names_file_document_and_field(command_line, tmp_path, text, sentence):
+    file = tmp_path / "bad.yaml"
+    file.write_text(text, encoding="utf-8")
+
+    assert command_line.run("simulate", "-f", str(file)) == 1
+    assert f"{file}" in command_line.err
+    assert sentence in command_line.err
+
+
+def test_other_kinds_are_passed_over_with_a_note(command_line, tmp_path):
+    file = tmp_path / "all.json"
+    file.write_text('{"kind": "Service", "metadata": {"name": "s"}}', encoding="utf-8")
+
+    assert command_line.run("simulate", "-f", str(file)) == 0
+    assert "1 of kind Service passed over" in command_line.err
+
+
+def test_one_of_the_two_inputs_is_wanted(command_line):
+    assert command_line.run("simulate") == 2
+    assert command_line.run("simulate", "-f", "a", "--cases", "b") == 2
+
+
+def test_cases_answer_every_line_and_go_on_after_a_bad_one(command_line, monkeypatch):
+    lines = [
+        b'{"name": "a", "kind": "pod_decode", "text": ";"}\n',
+        b"{not json\n",
+        b"\n",
+        b"[1]\n",
+        b'{"name": "b", "kind": "riddle"}\n',
+        b'{"name": "c", "nodes": [], "pods": [], "flags": {}}\n',
+        b'{"name": "d", "kind": "pod_decode", "text": "GPU-a0,NVIDIA:;"}\n',
+    ]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"".join(lines))))
+
+    assert command_line.run("simulate", "--cases", "-") == 0
+
+    found = [json.loads(line) for line in command_line.out.splitlines()]
+    assert found[0] == {"name": "a", "answer": {"containers": [[], []], "reencoded": ";;"}}
+    assert found[1]["name"] is None
+    assert found[1]["error"].startswith("line 2 is no JSON")
+    assert found[2] == {"name": None, "error": "line 4: a case is an object"}
+    assert found[3]["error"].startswith("kind: 'riddle' is unknown; known are pod_encode")
+    assert found[4] == {"name": "c", "error": "the case: now is missing or no time"}
+    assert "error" in found[5]["answer"]
+
+
+def test_the_answer_to_a_case_has_the_recorded_form(command_line, tmp_path):
+    case = {
+        "name": "one",
+        "now": "2026-01-15T10:00:00Z",
+        "flags": {},
+        "record": ["node_annotations"],
+        "nodes": [NODE],
+        "pods": [],
+        "pod": {**pod("p1", mem=3000), "metadata": {"name": "p1", "namespace": "team-a"}},
+    }
+    file = tmp_path / "one.jsonl"
+    file.write_text(json.dumps(case), encoding="utf-8")
+
+    command_line.run("simulate", "--cases", str(file))
+
+    answer = json.loads(command_line.out)["answer"]
+    assert answer["admission"]["limits_after"][0]["limits"]["nvidia.com/gpumem"] == "3k"
+    assert answer["node_annotations_written"] == {
+        "node-a": {"hami.io/node-handshake": "Requesting_<now:datetime>"}
+    }
+    assert answer["filter"]["scores"] == {"node-a": "0.00"}
+    assert answer["annotations"]["hami.io/vgpu-time"] == "<now>"
+    assert answer["usage_after"] == [{"id": "GPU-a1", "used": 1, "usedcores": 0, "usedmem": 3000}]
+    assert answer["bind"] == {
+        "error": "",
+        "annotations": {"hami.io/bind-phase": "allocating", "hami.io/bind-time": "<now>"},
+        "node_annotations": {"hami.io/mutex.lock": "<now:rfc3339>,team-a,p1"},
+    }
