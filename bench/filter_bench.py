@@ -15,8 +15,10 @@ from collections.abc import Callable
 from support import clusters, slow_twin
 from vgpu_operator.model import policy, reason, request, settings
 from vgpu_operator.scheduling import choose, explain, fit
+from vgpu_operator.vendors import registry
 
 REPEATS = 200
+BY_HAND_REPEATS = 5
 TWIN_REPEATS = 3
 
 
@@ -60,19 +62,23 @@ def main() -> None:
     options = parser.parse_args()
     cluster = build(options.nodes, options.pods)
     start = time.perf_counter()
-    books = clusters.build_ledger(cluster, trust=settings.Trust.REQUESTS)
+    vendors = {vendor.spec.keyword: vendor for vendor in registry.build(settings.Settings())}
+    books = clusters.build_ledger(cluster, trust=settings.Trust.REQUESTS, rules=vendors)
     print(f"{options.nodes} nodes x 8 cards, {options.pods} pods: ", end="")
     print(f"ledger built in {time.perf_counter() - start:.1f} s")
     names = list(cluster.nodes)
     shuffled = list(names)
     random.Random(1).shuffle(shuffled)  # noqa: S311
     orders = [names, shuffled]
-    defaults = fit.Defaults()
+    defaults = fit.Defaults(vendors=vendors)
     one = clusters.wish(clusters.asks(memory_mib=1000))
     two = clusters.wish(clusters.asks(memory_mib=1000), clusters.asks(memory_mib=500))
     none = clusters.wish(clusters.asks(memory_mib=30_000))
     numa = clusters.wish(
         clusters.asks(count=2, memory_mib=1000), selection=request.CardSelection(numa_bind=True)
+    )
+    linked = clusters.wish(
+        clusters.asks(memory_mib=1000), card_policies=(policy.CardPolicy.TOPOLOGY_AWARE,)
     )
 
     def answer(wish: request.PodRequest, nodes: list[str]) -> list[int]:
@@ -92,6 +98,11 @@ def main() -> None:
     measure("filter, all refused, every reason read", lambda: refuse(none), REPEATS)
     measure("filter+score, two containers", lambda: answer(two, names), REPEATS)
     measure("filter+score, two cards of one NUMA node", lambda: answer(numa, names), REPEATS)
+    measure(
+        "filter+score, every node by the vendor's own rules",
+        lambda: answer(linked, names),
+        BY_HAND_REPEATS,
+    )
     measure(
         "choose on one node",
         lambda: choose.choose(books.snapshot(), names[0], two, defaults),

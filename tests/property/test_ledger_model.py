@@ -208,7 +208,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
     @precondition(lambda self: self.gone)
     @rule()
     def everybody_forgets_the_gone(self) -> None:
-        self.books._gone.clear()
+        self.books._pods._gone.clear()
         self.gone.clear()
 
     @rule(pair=assumptions(), seconds=st.integers(1, 5))
@@ -267,6 +267,14 @@ class LedgerAgainstModel(RuleBasedStateMachine):
             expected = {n: twin.judge(n, PROBE, fit.Defaults().card_policies) for n in NAMES}
             assert found.fitting == [n for n in NAMES if expected[n].fits]
             assert found.raw_scores.tolist() == [expected[n].score for n in found.fitting]
+
+    @invariant()
+    def quotas_and_tenants_are_those_of_a_ledger_built_anew(self) -> None:
+        anew = clusters.build_ledger(clusters.Cluster(nodes=self.nodes, pods=self.effective()))
+        assert self.books.quota_used("team-a") == anew.quota_used("team-a")
+        view, expected = self.books.snapshot(with_claims=False), anew.snapshot(with_claims=False)
+        for name in NAMES:
+            assert view.tenants(name, VENDOR) == expected.tenants(name, VENDOR)
 
     @invariant()
     def padding_and_forgotten_rows_hold_nothing(self) -> None:

@@ -24,6 +24,7 @@ PAIR_SCORES = "hami.io/node-nvidia-score"
 CARD_POLICY = "hami.io/gpu-scheduler-policy"
 
 _VENDORS = registry.build(settings.Settings())
+_BY_KEYWORD = {vendor.spec.keyword: vendor for vendor in _VENDORS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +75,14 @@ def answers(case: Mapping[str, Any]) -> list[Answer]:
 
 def build_ledger(case: Mapping[str, Any]) -> ledger.Ledger:
     """Return the books as the peer's were before the filter."""
-    books = ledger.Ledger(vendors=(VENDOR,), trust=settings.Trust.ANNOTATIONS)
+    books = ledger.Ledger(vendors=(VENDOR,), trust=settings.Trust.ANNOTATIONS, rules=_BY_KEYWORD)
     for raw in case["nodes"]:
         node = records.node_record(raw, _VENDORS)
         held = (case["expect"]["devices"].get(node.name) or {}).get(VENDOR) or ()
         books.set_devices(node.name, VENDOR, [_device(entry) for entry in held])
         books.set_allocatable(node.name, VENDOR, node.allocatable.get(VENDOR))
         books.set_cordoned(node.name, node.cordoned)
+        books.set_notes(node.name, node.notes)
     for raw in case["pods"]:
         books.observe(records.pod_record(raw, _VENDORS, aliases={}))
     return books
@@ -111,6 +113,7 @@ def build_defaults(case: Mapping[str, Any]) -> fit.Defaults:
     return fit.Defaults(
         node_policy=policy.NodePolicy(flags.get("node_scheduler_policy", "binpack")),
         card_policies=(policy.CardPolicy(flags.get("gpu_scheduler_policy", "spread")),),
+        vendors=_BY_KEYWORD,
     )
 
 
@@ -138,4 +141,18 @@ def _device(entry: Mapping[str, Any]) -> device.Device:
         numa=entry["numa"],
         mode=entry["mode"],
         healthy=entry["health"],
+        mig_profiles=tuple(_profile(one) for one in entry.get("migProfiles", ())),
+        custom_info=entry.get("custominfo", {}),
+    )
+
+
+def _profile(entry: Mapping[str, Any]) -> device.MigProfile:
+    return device.MigProfile(
+        name=entry["name"],
+        memory_mib=entry["memoryMB"],
+        cores_percent=entry["core"],
+        slice_count=entry["sliceCount"],
+        placements=tuple(
+            device.MigPlacement(start=one["start"], size=one["size"]) for one in entry["placements"]
+        ),
     )

@@ -75,10 +75,10 @@ def lose(books: Books, pod: request.PodKey) -> Generator[effects.Effect, None, N
     yield effects.Tell(news=pod_gone(books, pod))
 
 
-def standing_complaints(books: Books) -> Iterator[effects.Effect]:
-    """Yield an event for everything that somebody should look at as things stand."""
+def standing_complaints(books: Books) -> Iterator[tuple[effects.Effect, ...]]:
+    """Yield for each Pod the events for what somebody should look at as things stand."""
     for record in books.ledger.records():
-        yield from _complaints(books, None, record)
+        yield tuple(_complaints(books, None, record))
 
 
 def _is_assumed_on(books: Books, pod: request.PodKey, node: str) -> bool:

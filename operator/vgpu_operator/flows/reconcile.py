@@ -53,8 +53,12 @@ def join(reactions: Iterable[effects.Reaction]) -> effects.Reaction:
     return effects.Reaction(effects=tuple(wanted), nodes=frozenset(nodes), pods=frozenset(pods))
 
 
-def standing_complaints(books: Books) -> Iterator[effects.Effect]:
-    """Yield an event for all that is wrong now: a new leader says what he saw while following."""
+def standing_complaints(books: Books) -> Iterator[tuple[effects.Effect, ...]]:
+    """Yield the events for all that is wrong now, object by object.
+
+    A new leader says what he saw while he followed; there may be many Pods, so
+    whoever reads can pause between any two.
+    """
     yield from register.standing_complaints(books)
     yield from pod_events.standing_complaints(books)
 

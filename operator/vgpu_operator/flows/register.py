@@ -250,18 +250,18 @@ def _removed(node: str, vendor: base.Vendor) -> effects.Effect:
     )
 
 
-def standing_complaints(books: Books) -> Iterator[effects.Effect]:
-    """Yield an event for every register and lock text that is wrong as things stand."""
+def standing_complaints(books: Books) -> Iterator[tuple[effects.Effect, ...]]:
+    """Yield the events for each register and lock text that is wrong as things stand."""
     by_keyword = books.by_keyword
     for (node, keyword), registration in tuple(books.registrations.items()):
         if registration.text is None and books.ledger.devices(node, keyword):
-            yield _removed(node, by_keyword[keyword])
+            yield (_removed(node, by_keyword[keyword]),)
         elif registration.reported_fault:
-            yield reasons.on_node(node, "RegisterUnreadable", registration.reported_fault)
+            yield (reasons.on_node(node, "RegisterUnreadable", registration.reported_fault),)
     for node in books.locks.nodes():
         record = books.nodes.get(node)
         if record is not None:
-            yield from _malformed_locks(books, record)
+            yield tuple(_malformed_locks(books, record))
 
 
 def _malformed_locks(books: Books, record: records.NodeRecord) -> list[effects.Effect]:

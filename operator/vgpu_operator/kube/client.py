@@ -28,8 +28,6 @@ from vgpu_operator.model import errors as model_errors
 Json: TypeAlias = dict[str, Any]
 
 MERGE_PATCH = "application/merge-patch+json"
-STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
 
 REQUEST_LIMIT_S = 30.0
 """How long one ordinary request may take."""
@@ -226,13 +224,10 @@ class KubeClient:
         path: str,
         body: Any,
         *,
-        content_type: str = MERGE_PATCH,
         params: Mapping[str, str] | None = None,
     ) -> Json:
-        """Patch one object; a ``metadata.resourceVersion`` in the body is a precondition."""
-        return await self.request(
-            "PATCH", path, body=body, content_type=content_type, params=params
-        )
+        """Merge a patch into one object; its ``metadata.resourceVersion`` is a precondition."""
+        return await self.request("PATCH", path, body=body, content_type=MERGE_PATCH, params=params)
 
     async def replace(self, path: str, body: Any) -> Json:
         """Replace one object."""

@@ -190,8 +190,8 @@ class Intake:
 
     async def tell_standing_complaints(self) -> None:
         """Send the events that nobody was told while this process followed."""
-        async for effect in _in_steps(reconcile.standing_complaints(self._books)):
-            self.react(effects.Reaction(effects=(effect,)))
+        async for events in _in_steps(reconcile.standing_complaints(self._books)):
+            self.react(effects.Reaction(effects=events))
 
     async def close(self) -> None:
         """Let running effects end; cancel what takes longer than a moment."""

@@ -264,21 +264,20 @@ class _Counting:
         for index, entry in enumerate(shares):
             own: dict[str, Charge] = {}
             for share in entry:
-                amount = _charge(share, rule, self._find_card(vendor, share.device_id))
-                own[share.device_id] = _together(
-                    own.get(share.device_id, NOTHING), amount, is_mask=is_mask
-                )
+                card = share.device_id
+                amount = _charge(share, rule, self._find_card(vendor, card))
+                own[card] = _together(own.get(card), amount, is_mask=is_mask)
             if index < len(self._is_init) and self._is_init[index]:
                 for card, amount in own.items():
-                    beside = _together(amount, lasting.get(card, NOTHING), is_mask=is_mask)
-                    peak[card] = _larger(peak.get(card, NOTHING), beside, is_mask=is_mask)
+                    beside = _together(lasting.get(card), amount, is_mask=is_mask)
+                    peak[card] = _larger(peak.get(card), beside, is_mask=is_mask)
             else:
                 for card, amount in own.items():
-                    lasting[card] = _together(lasting.get(card, NOTHING), amount, is_mask=is_mask)
+                    lasting[card] = _together(lasting.get(card), amount, is_mask=is_mask)
         charges: dict[str, Charge] = {}
         for card in (*lasting, *(card for card in peak if card not in lasting)):
             now = lasting.get(card, NOTHING)
-            most = _larger(peak.get(card, NOTHING), now, is_mask=is_mask)
+            most = _larger(peak.get(card), now, is_mask=is_mask)
             charges[card] = (
                 Charge(slots=most.slots, memory_mib=now.memory_mib, cores_percent=now.cores_percent)
                 if self._init_done
@@ -326,8 +325,10 @@ def _charge(
     )
 
 
-def _together(one: Charge, other: Charge, *, is_mask: bool) -> Charge:
+def _together(one: Charge | None, other: Charge, *, is_mask: bool) -> Charge:
     """Return what both cost at once; bits of a mask are joined, never carried."""
+    if one is None:
+        return other
     cores = one.cores_percent, other.cores_percent
     return Charge(
         slots=one.slots + other.slots,
@@ -336,8 +337,10 @@ def _together(one: Charge, other: Charge, *, is_mask: bool) -> Charge:
     )
 
 
-def _larger(one: Charge, other: Charge, *, is_mask: bool) -> Charge:
+def _larger(one: Charge | None, other: Charge, *, is_mask: bool) -> Charge:
     """Return what covers either; of masks that is every bit that one of them has."""
+    if one is None:
+        return other
     cores = one.cores_percent, other.cores_percent
     return Charge(
         slots=max(one.slots, other.slots),

@@ -1,19 +1,14 @@
 """Who holds what: the only state that placement is decided on."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
-from vgpu_operator.ledger import charges, claims, freed, nodes, quotas, snapshot, tenants
+from vgpu_operator.ledger import charges, claims, freed, nodes, pods, quotas, snapshot, tenants
 from vgpu_operator.model import allocation, device, errors, quota, records, request, settings
 
 _Record: TypeAlias = records.PodRecord
-
-_TOMBSTONES: Final = 65_536
-"""UIDs of gone pods that are remembered, oldest dropped first: far more than
-events of one pod can be late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,15 +32,6 @@ class CardUsage:
     used_slots: int
     used_memory_mib: int
     used_cores_percent: int
-
-
-@dataclass(slots=True, kw_only=True)
-class _Pod:
-    key: request.PodKey
-    record: _Record | None = None
-    assumption: charges.Holding | None = None
-    assumed_notes: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    holding: charges.Holding | None = None
 
 
 class Ledger:
@@ -86,11 +72,9 @@ class Ledger:
         self._trust = trust
         self._rules = rules or {}
         self._nodes = nodes.Nodes(self._vendors)
-        self._pods: dict[str, _Pod] = {}
-        self._named: dict[tuple[str, str], dict[str, None]] = {}
+        self._pods = pods.Pods()
         self._on: dict[str, dict[str, None]] = {}
         self._claims = claims.Claims()
-        self._gone: dict[str, None] = {}
         self._freed = freed.FreedLog()
         self._quotas = quotas.Account()
         self._quota_freed = freed.FreedLog()
@@ -161,11 +145,11 @@ class Ledger:
     def observe(self, record: _Record) -> bool:
         """Take in a pod as the API shows it; return whether anything changed."""
         uid = record.key.uid
-        if uid in self._gone:
+        if self._pods.is_gone(uid):
             return False
         pod = self._pods.get(uid)
         if pod is None:
-            pod = self._entry(record.key)
+            pod = self._pods.add(record.key)
         elif pod.record is not None and (
             pod.record == record or older(record.resource_version, than=pod.record.resource_version)
         ):
@@ -202,9 +186,9 @@ class Ledger:
             LedgerError: the pod is gone, or is bound already.
         """
         uid = wish.pod.uid
-        if uid in self._gone:
+        if self._pods.is_gone(uid):
             raise errors.LedgerError(f"pod {wish.pod} ({uid}) is gone and cannot be assumed")
-        pod = self._pods.get(uid) or self._entry(wish.pod)
+        pod = self._pods.get(uid) or self._pods.add(wish.pod)
         if pod.record is not None and (pod.record.node or pod.record.ended):
             raise errors.LedgerError(
                 f"pod {wish.pod} is bound to {pod.record.node!r} (phase {pod.record.phase!r}) "
@@ -224,25 +208,22 @@ class Ledger:
         pod.assumption = None
         self._settle(uid, pod)
         if pod.record is None:
-            self._remove(uid, pod)
+            self._pods.remove(pod)
 
     def forget(self, uid: str) -> None:
         """The pod object is gone; no later event of that UID counts."""
-        self._gone.pop(uid, None)
-        self._gone[uid] = None
-        if len(self._gone) > _TOMBSTONES:
-            del self._gone[next(iter(self._gone))]
+        self._pods.bury(uid)
         self._drop_claim(uid)
         pod = self._pods.get(uid)
         if pod is None:
             return
         pod.record = pod.assumption = None
         self._settle(uid, pod)
-        self._remove(uid, pod)
+        self._pods.remove(pod)
 
     def gone(self, uid: str) -> bool:
         """Whether the pod object of that UID is known to be gone."""
-        return uid in self._gone
+        return self._pods.is_gone(uid)
 
     def record(self, uid: str) -> _Record | None:
         """Return the pod as last observed."""
@@ -251,15 +232,12 @@ class Ledger:
 
     def record_of(self, namespace: str, name: str) -> _Record | None:
         """Return the pod of that name; the one seen first last when several UIDs had it."""
-        for uid in reversed(self._named.get((namespace, name), {})):
-            record = self._pods[uid].record
-            if record is not None:
-                return record
-        return None
+        seen = (pod.record for pod in self._pods.named(namespace, name))
+        return next((record for record in seen if record is not None), None)
 
     def records(self) -> tuple[_Record, ...]:
         """Return all pods as last observed."""
-        return tuple(pod.record for pod in self._pods.values() if pod.record is not None)
+        return tuple(pod.record for pod in self._pods if pod.record is not None)
 
     def holding(self, uid: str) -> charges.Holding | None:
         """Return what a pod is charged now, assumed or confirmed."""
@@ -356,7 +334,7 @@ class Ledger:
         """
         uid = wish.pod.uid
         pod = self._pods.get(uid)
-        if uid in self._gone or (pod is not None and pod.holding is not None):
+        if self._pods.is_gone(uid) or (pod is not None and pod.holding is not None):
             return
         claim = claims.Claim(wish=wish, holding=self._expected(wish, chosen), until=until)
         earlier = self._claims.get(uid)
@@ -423,7 +401,7 @@ class Ledger:
 
     # Inside
 
-    def _holding(self, pod: _Pod) -> charges.Holding | None:
+    def _holding(self, pod: pods.Pod) -> charges.Holding | None:
         if pod.assumption is not None:
             return pod.assumption
         return self.would_hold(pod.record) if pod.record is not None else None
@@ -456,18 +434,11 @@ class Ledger:
         kept = self._tenants.get(node)
         if kept is not None:
             return kept
-        occupants = []
-        for uid in self._on.get(node, ()):
-            pod = self._pods[uid]
-            if pod.holding is None:
-                continue
-            notes = pod.assumed_notes
-            if pod.assumption is None and pod.record is not None:
-                notes = pod.record.request.notes
-            occupants.append((pod.key, notes, pod.holding))
+        there = [self._pods[uid] for uid in self._on.get(node, ())]
+        occupants = [(pod.key, pod.notes, pod.holding) for pod in there if pod.holding is not None]
         return self._tenants.keep(node, tenants.of(occupants))
 
-    def _count(self, pod: _Pod, before: charges.Holding | None) -> None:
+    def _count(self, pod: pods.Pod, before: charges.Holding | None) -> None:
         """Bring the namespace's account in line with what the pod holds now."""
         freed_some = self._quotas.move(
             pod.key.namespace,
@@ -477,7 +448,7 @@ class Ledger:
         if freed_some:
             self._quota_freed.note(pod.key.namespace, self._generation + 1)
 
-    def _settle(self, uid: str, pod: _Pod) -> None:
+    def _settle(self, uid: str, pod: pods.Pod) -> None:
         """Bring the columns in line with what the pod holds now."""
         before, after = pod.holding, self._holding(pod)
         pod.holding = after
@@ -520,18 +491,6 @@ class Ledger:
         self._generation += 1
         if freed and node in self._nodes.rows:
             self._freed.note(node, self._generation)
-
-    def _entry(self, key: request.PodKey) -> _Pod:
-        pod = self._pods[key.uid] = _Pod(key=key)
-        self._named.setdefault((key.namespace, key.name), {})[key.uid] = None
-        return pod
-
-    def _remove(self, uid: str, pod: _Pod) -> None:
-        del self._pods[uid]
-        same_name = self._named[pod.key.namespace, pod.key.name]
-        del same_name[uid]
-        if not same_name:
-            del self._named[pod.key.namespace, pod.key.name]
 
 
 def older(version: str, *, than: str) -> bool:

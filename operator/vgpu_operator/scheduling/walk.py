@@ -145,7 +145,7 @@ class _Table:
             charged = np.flatnonzero(verdict.fits if only is None else only & verdict.fits)
             board.charge(charged, chosen, ask.memory_mib, ask.cores_percent)
             if self.left is not None:
-                pass
+                self.left.take(chosen, ask, charged)
         return verdict, stages.Taken(columns=chosen)
 
 

@@ -391,3 +391,15 @@ def test_a_tick_of_a_quiet_cluster_asks_for_nothing() -> None:
 
     assert reconcile.tick(held, later(15)).effects == ()
     assert held.nodes["node-a"] == node(handshake=FRESH_STAMP, register=ONE_CARD)
+
+
+def test_what_is_wrong_with_pods_that_were_seen_before_is_told_as_it_stands() -> None:
+    held = one_node()
+    held.leader = False
+    failed = bound(pending("p1"), phase=records.BindPhase.FAILED)
+    for pod in (failed, unreadable(bound(pending("p2"))), pending("p3")):
+        pod_events.pod_seen(held, pod)
+
+    told = [words(effects.Reaction(effects=some)) for some in reconcile.standing_complaints(held)]
+
+    assert [some for some in told if some] == [["AllocationFailed"], ["AllocationUnreadable"]]

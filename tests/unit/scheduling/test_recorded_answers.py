@@ -29,11 +29,16 @@ DIFFERENCES: Final[Mapping[str, str]] = {
     "nvidia/simulation/no-annotation": NAMES_CONDITION,
     "nvidia/simulation/handshake-expired": NAMES_CONDITION,
     "nvidia/policy/topo-numa-last-group-short": NUMA_FIRST,
-    "nvidia/policy/topo-numa-one-card": NUMA_FIRST,
     "nvidia/usage/terminating": "a terminating pod is charged until it is gone",
     "nvidia/usage/malformed-fields": "an unreadable promise keeps new pods off the node",
     "nvidia/usage/mem-over-int32": "an unreadable promise keeps new pods off the node",
     "nvidia/usage/self-refilter": "a bound pod keeps its cards when it is filtered again",
+    "nvidia/fit/mig-cores-50": "a MIG profile needs as many cores as are asked for",
+    "nvidia/fit/mig-allocation-on-hami-core-card": (
+        "a MIG allocation that names a card in another mode is passed over"
+    ),
+    "nvidia/fit/mig-side-first": EMPTY_SEGMENTS,
+    "random/117": EMPTY_SEGMENTS,
     "random/004": EMPTY_SEGMENTS,
     "random/076": EMPTY_SEGMENTS,
     "random/082": EMPTY_SEGMENTS,
@@ -60,15 +65,6 @@ def why_not_ours(case: Mapping[str, Any]) -> str:
         return "quota is checked elsewhere"
     if expect["filter"]["error"]:
         return "the pod's weights cannot be read: the request says so, not the filter"
-    held = [card for node in expect["devices"].values() for card in (node or {}).get("NVIDIA", ())]
-    if any(card["mode"] == "mig" for card in held) or any(
-        "hami.io/vgpu-mig-allocations" in recorded_filter.annotations(pod) for pod in case["pods"]
-    ):
-        return "MIG is not served yet"
-    if "topology-aware" in recorded_filter.card_policies(case) and any(
-        recorded_filter.PAIR_SCORES in recorded_filter.annotations(node) for node in case["nodes"]
-    ):
-        return "pair scores are not served yet"
     return ""
 
 
@@ -116,14 +112,12 @@ def test_the_questions_outside_are_those_that_a_rule_names() -> None:
         outside[why] = outside.get(why, 0) + 1
 
     assert outside == {
-        "": 192,
+        "": 237,
         "the filter was not asked": 14,
         "the pod asks for nothing: the flow answers": 1,
         "asks for another vendor": 1,
         "quota is checked elsewhere": 4,
         "the pod's weights cannot be read: the request says so, not the filter": 6,
-        "MIG is not served yet": 28,
-        "pair scores are not served yet": 17,
     }
     assert set(DIFFERENCES) <= set(OURS)
 
