@@ -94,4 +94,5 @@ async def test_a_new_leader_tells_what_he_saw_while_he_followed() -> None:
     for _ in range(50):
         await asyncio.sleep(0)
 
+    assert len(operator.sink) == 1
     assert (await operator.sink._next()).reason == "RegisterUnreadable"
