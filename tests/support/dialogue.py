@@ -1,5 +1,6 @@
 """Drives a generator flow step by step, as the shell would, with answers by hand."""
 
+import datetime
 from collections.abc import Generator
 from typing import Any, TypeVar
 
@@ -36,6 +37,11 @@ class Dialogue:
     def answers(self, value: Any = None) -> None:
         """Send the outcome of the effect into the flow."""
         self._go(lambda: self._flow.send(value))
+
+    def passes_brief_waits(self, now: datetime.datetime) -> None:
+        """Let waits that end by themselves pass without news."""
+        while isinstance(self._effect, effects.AwaitChange) and self._effect.at_most_s is not None:
+            self.answers(now)
 
     def fails(self, fault: Exception) -> None:
         """Throw the outcome of the effect into the flow."""

@@ -111,10 +111,13 @@ class AwaitChange:
 
     ``GivenUp`` is thrown when the wait has lost its sense: the caller hung up,
     the time is over, a newer bind replaced this one, leadership ended.
+
+    With ``at_most_s`` the wait also ends, without a fault, after so long.
     """
 
     node: str
     pod: request.PodKey
+    at_most_s: float | None = None
 
 
 class EventType(enum.StrEnum):

@@ -40,14 +40,17 @@ class Waiting:
         self._raise_if_over(uid)
         loop = asyncio.get_running_loop()
         left_s = max(0.0, self._deadlines.get(uid, loop.time()) - loop.time())
+        brief = effect.at_most_s is not None and effect.at_most_s < left_s
         news = loop.create_future()
         self._news[uid] = news
         try:
-            await asyncio.wait_for(news, timeout=left_s)
+            await asyncio.wait_for(news, timeout=effect.at_most_s if brief else left_s)
         except TimeoutError:
-            raise effects.GivenUp(
-                f"the lock of {effect.node} did not become free in time; kube-scheduler tries again"
-            ) from None
+            if not brief:
+                raise effects.GivenUp(
+                    f"the lock of {effect.node} did not become free in time;"
+                    " kube-scheduler tries again"
+                ) from None
         finally:
             if self._news.get(uid) is news:
                 del self._news[uid]

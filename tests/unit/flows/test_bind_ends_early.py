@@ -90,6 +90,7 @@ def test_those_who_wait_are_served_first_come_first() -> None:
 
     for talk in reversed(talks):
         talk.answers(later(1))
+        talk.passes_brief_waits(later(1))
 
     talks[0].expects(effects.PatchNode)
     talks[1].expects(effects.AwaitChange)
@@ -112,6 +113,7 @@ def test_the_lock_goes_from_hand_to_hand_until_all_are_bound() -> None:
             held, bound(pending(previous), phase=SUCCESS, version=str(100 + number))
         )
         talk.answers(later(number))
+        talk.passes_brief_waits(later(number))
         assert talk.expects(effects.PatchNode).annotations[LOCK].endswith(f",team-a,{name}")
         talk.answers(str(11 + number))
         while not isinstance(talk.asked[-1], effects.BindPod):

@@ -146,6 +146,7 @@ def test_the_second_bind_on_a_node_lists_nothing() -> None:
     held.ledger.observe(bound(pod, phase=records.BindPhase.SUCCESS))
 
     talk = Dialogue(bind.bind(held, bind_args(second), NOW))
+    talk.passes_brief_waits(NOW)
     talk.answers("12")
 
     talk.expects(effects.BindPod)

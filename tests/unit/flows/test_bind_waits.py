@@ -53,6 +53,7 @@ def test_case_96_a_second_pod_waits_while_the_first_is_allocating_and_binds_in_t
 
     pod_events.pod_seen(held, bound(pending("p1"), phase=SUCCESS, version="30"))
     talk.answers(later(1))
+    talk.passes_brief_waits(later(1))
 
     assert talk.expects(effects.PatchNode) == effects.PatchNode(
         node="node-a",
@@ -95,6 +96,7 @@ def test_a_lock_whose_owner_still_has_a_device_to_allocate_is_not_passed_on_at_s
 )
 def test_case_82_a_lock_whose_owner_is_done_passes_on_at_once(owner: records.PodRecord) -> None:
     talk = started(locked(owner, lock=lock_of("p1")), pending("p2"))
+    talk.passes_brief_waits(later(0))
 
     lock = talk.expects(effects.PatchNode)
     assert lock.annotations == {LOCK: "2026-01-15T10:00:00Z,team-a,p2"}
@@ -103,10 +105,36 @@ def test_case_82_a_lock_whose_owner_is_done_passes_on_at_once(owner: records.Pod
 
 def test_a_lock_of_somebody_else_that_is_taken_over_makes_the_bind_list_the_nodes_pods() -> None:
     talk = started(locked(bound(pending("p1"), phase=SUCCESS), lock=lock_of("p1")), pending("p2"))
+    talk.passes_brief_waits(later(0))
 
     talk.answers("11")
 
     talk.expects(effects.ListNodePods)
+
+
+def test_a_plugin_that_has_just_served_is_left_a_moment_to_remove_its_lock() -> None:
+    held = locked(bound(pending("p1"), phase=SUCCESS), lock=lock_of("p1"))
+    talk = started(held, pending("p2"))
+
+    assert talk.expects(effects.AwaitChange) == effects.AwaitChange(
+        node="node-a", pod=pending("p2").key, at_most_s=0.05
+    )
+    put_node(held, version="11")
+    talk.answers(later(1))
+
+    assert talk.expects(effects.PatchNode).resource_version == "11"
+
+
+def test_a_plugin_that_does_not_remove_its_lock_in_that_moment_has_it_handed_over() -> None:
+    held = locked(bound(pending("p1"), phase=SUCCESS), lock=lock_of("p1"))
+    talk = started(held, pending("p2"))
+    talk.expects(effects.AwaitChange)
+
+    talk.answers(later(1))
+
+    lock = talk.expects(effects.PatchNode)
+    assert lock.annotations == {LOCK: "2026-01-15T10:00:01Z,team-a,p2"}
+    assert lock.resource_version == "10"
 
 
 def test_a_lock_of_our_own_that_is_handed_over_needs_no_list() -> None:
@@ -123,6 +151,7 @@ def test_a_lock_of_our_own_that_is_handed_over_needs_no_list() -> None:
     pod_events.pod_seen(held, bound(first, phase=SUCCESS))
 
     talk = started(held, second)
+    talk.passes_brief_waits(later(2))
     talk.answers("12")
 
     talk.expects(effects.BindPod)
@@ -404,6 +433,7 @@ def test_a_foreign_lock_taken_over_costs_the_trust_although_our_echo_beats_the_a
     held = locked(bound(pending("p1"), phase=records.BindPhase.SUCCESS), lock=lock_of("p1"))
     held.trusted_nodes.add("node-a")
     talk = started(held, pending("p2"))
+    talk.passes_brief_waits(later(0))
     text = talk.expects(effects.PatchNode).annotations[LOCK]
     put_node(held, version="11", lock=text)
 

@@ -122,3 +122,22 @@ async def test_the_end_of_a_term_gives_up_every_wait() -> None:
     for wait in waits:
         with pytest.raises(effects.GivenUp, match="no longer leads"):
             await wait
+
+
+async def test_a_wait_with_an_end_of_its_own_ends_without_a_fault() -> None:
+    room = Room()
+    room.waits.begin("1", limit_s=60)
+    pod = request.PodKey(namespace="team-a", name="1", uid="1")
+
+    brief = effects.AwaitChange(node="node-a", pod=pod, at_most_s=0.001)
+
+    assert await asyncio.wait_for(room.waits.change(brief), timeout=10) == later(0)
+
+
+async def test_the_binds_own_limit_ends_a_longer_brief_wait_with_its_fault() -> None:
+    room = Room()
+    room.waits.begin("1", limit_s=0)
+    pod = request.PodKey(namespace="team-a", name="1", uid="1")
+
+    with pytest.raises(effects.GivenUp, match="did not become free in time"):
+        await room.waits.change(effects.AwaitChange(node="node-a", pod=pod, at_most_s=5.0))
