@@ -56,7 +56,7 @@ audit: $(STAMP) ## Look the locked dependencies up in the advisory database (nee
 
 .PHONY: bench
 bench: $(STAMP) ## Measure filter and score: columns against plain loops
-	$(BIN)/python bench/filter_bench.py
+	PYTHONPATH=tests $(BIN)/python bench/filter_bench.py
 
 .PHONY: wheel
 wheel: $(STAMP) ## Build the wheel into dist/
