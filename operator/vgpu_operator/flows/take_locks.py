@@ -1,0 +1,191 @@
+"""Take a pod's node locks when its turn comes, and give them back when its bind fails."""
+
+import datetime
+from collections.abc import Generator
+from typing import Any
+
+from vgpu_operator.flows import bindable, effects, locks
+from vgpu_operator.flows.books import Books
+from vgpu_operator.flows.turns import Waiter
+from vgpu_operator.machines import node_lock
+from vgpu_operator.model import records, request
+from vgpu_operator.wire import node_lock as lock_text
+
+RELEASE_TRIES = 5
+
+RELEASE_TIME_S = 0.05
+"""How long a plugin that has just reported success is left to remove its lock.
+
+With requests to spare it takes about 10 ms (recorded); handing the lock over in
+that time would only be a conflict, for it and for us. Later we hand it over.
+"""
+
+
+def take(
+    books: Books,
+    record: records.PodRecord,
+    node: str,
+    lock_keys: tuple[str, ...],
+    now: datetime.datetime,
+) -> Generator[effects.Effect, Any, tuple[str, datetime.datetime]]:
+    """Wait for the pod's turn and take all its locks in one write.
+
+    Returns an error text (empty when the locks are ours) and the time.
+    """
+    pod = record.key
+    books.turns.join(node, Waiter(uid=pod.uid, keys=lock_keys, group=record.group))
+    spared: records.NodeRecord | None = None
+    while True:
+        problem = bindable.lost_sense(books, pod, node)
+        if problem:
+            return problem, now
+        seen = books.nodes[node]
+        stuck = _stuck(books, node, lock_keys, pod, now)
+        if stuck:
+            return f"{pod} was not bound to {node}: {stuck}", now
+        may_write = yield from _look(books, pod, node, lock_keys, now)
+        if not may_write:
+            now = yield effects.AwaitChange(node=node, pod=pod)
+            continue
+        if books.nodes.get(node) is not seen:
+            # Looking asked the API server, and meanwhile the Node has changed.
+            continue
+        if spared is not seen and _is_being_released(books, node, lock_keys, pod):
+            spared = seen
+            now = yield effects.AwaitChange(node=node, pod=pod, at_most_s=RELEASE_TIME_S)
+            continue
+        # Asked before the write: its echo may come before its answer.
+        foreign = _is_foreign(books, node, lock_keys)
+        texts = dict.fromkeys(lock_keys, _new_text(seen, pod, now))
+        books.locks.announce(node, texts, owner_uid=pod.uid)
+        try:
+            version = yield effects.PatchNode(
+                node=node, annotations=texts, resource_version=seen.resource_version
+            )
+        except (effects.Conflict, effects.Doubtful):
+            # Somebody wrote the Node in between, or our own write may have
+            # happened: what the watch shows next decides.
+            if books.nodes.get(node) is seen:
+                now = yield effects.AwaitChange(node=node, pod=pod)
+            continue
+        except effects.EffectFailed as fault:
+            return f"the lock of {node} cannot be taken: {fault}", now
+        if foreign:
+            books.trusted_nodes.discard(node)
+        locks.wrote(books, node=node, texts=texts, version=version, now=now, owner_uid=pod.uid)
+        return "", now
+
+
+def _is_being_released(
+    books: Books, node: str, lock_keys: tuple[str, ...], pod: request.PodKey
+) -> bool:
+    """Whether a plugin has just served the owner of a lock, and so is about to remove it."""
+    return any(
+        locks.holder(books, node=node, key=key, wanted_by=pod)[0] is node_lock.Holder.SERVED
+        for key in lock_keys
+    )
+
+
+def _new_text(seen: records.NodeRecord, pod: request.PodKey, now: datetime.datetime) -> str:
+    """Return a lock text that does not stand on the Node.
+
+    The same text again would be no write, and so no proof that the lock is ours.
+    """
+    text = lock_text.encode_lock(now, namespace=pod.namespace, pod=pod.name)
+    if text not in seen.locks.values():
+        return text
+    return _new_text(seen, pod, now + datetime.timedelta(seconds=1))
+
+
+def _stuck(
+    books: Books,
+    node: str,
+    lock_keys: tuple[str, ...],
+    pod: request.PodKey,
+    now: datetime.datetime,
+) -> str:
+    """Return why it is in vain to wait for the locks; empty while it is not.
+
+    The filter keeps off such a node from now on.
+    """
+    for key in lock_keys:
+        answer, _, owner = locks.verdict(books, node=node, key=key, wanted_by=pod, now=now)
+        if answer is node_lock.Verdict.BLOCKED and owner is not None:
+            books.stuck_locks[node, key] = owner.key
+            return locks.stuck_words(owner.key)
+    return ""
+
+
+def _is_foreign(books: Books, node: str, lock_keys: tuple[str, ...]) -> bool:
+    """Whether one of the locks was not written by this process."""
+    sights = (books.locks.get(node, key) for key in lock_keys)
+    return any(sight is not None and not sight.ours for sight in sights)
+
+
+def _look(
+    books: Books,
+    pod: request.PodKey,
+    node: str,
+    lock_keys: tuple[str, ...],
+    now: datetime.datetime,
+) -> Generator[effects.Effect, Any, bool]:
+    """Say whether the pod may write all its locks now; else it must wait.
+
+    A lock that names the pod already is written again: it may be left from
+    another pod of that name or from another leader's bind, and only a
+    conditioned write proves that it is ours. Its holder goes ahead of the
+    queue: nobody in front of it could take that lock.
+    """
+    for key in lock_keys:
+        verdict, who, owner = locks.verdict(books, node=node, key=key, wanted_by=pod, now=now)
+        if verdict is node_lock.Verdict.KEEP:
+            continue
+        if verdict is node_lock.Verdict.WAIT:
+            return False
+        if not books.turns.may_try(node, pod.uid):
+            return False
+        if who is node_lock.Holder.GONE and (yield from locks.owner_lives(books, node, key)):
+            return False
+        if verdict is node_lock.Verdict.FENCE and owner is not None:
+            fenced = yield from locks.fence(books, owner, now)
+            if not fenced:
+                return False
+    return True
+
+
+def release(
+    books: Books,
+    pod: request.PodKey,
+    node: str,
+    lock_keys: tuple[str, ...],
+    now: datetime.datetime,
+) -> Generator[effects.Effect, Any, None]:
+    """Remove the locks that this pod holds; another pod's stay."""
+    for _ in range(RELEASE_TRIES):
+        seen = books.nodes.get(node)
+        ours = [
+            key
+            for key in lock_keys
+            if locks.holder(books, node=node, key=key, wanted_by=pod)[0] is node_lock.Holder.SELF
+        ]
+        if seen is None or not ours:
+            return
+        try:
+            version = yield effects.PatchNode(
+                node=node,
+                annotations=dict.fromkeys(ours),
+                resource_version=seen.resource_version,
+            )
+        except (effects.Conflict, effects.Doubtful):
+            if books.nodes.get(node) is not seen:
+                continue
+            try:
+                yield effects.AwaitChange(node=node, pod=pod)
+            except effects.GivenUp:
+                return
+            continue
+        except effects.EffectFailed:
+            # The clean-up of forgotten locks removes it when its owner ends.
+            return
+        locks.wrote(books, node=node, texts=dict.fromkeys(ours), version=version, now=now)
+        return
