@@ -2,11 +2,10 @@
 
 A *rule* says by a predicate on the recorded case and our answer which
 differing fields it explains. A *row* names the recorded cases themselves.
-``docs/compatibility.md`` shows both; ``PYTHONPATH=operator:tests python -m
-support.compatibility`` writes its tables.
+``docs/compatibility.md`` shows both, in the sections of ``compatibility_groups``;
+``PYTHONPATH=operator:tests python -m support.compatibility`` writes its tables.
 """
 
-import pathlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -188,13 +187,6 @@ RULES: tuple[Difference, ...] = (
         explains=rules.lock_of_init_only,
     ),
     Difference(
-        name="mlu-lock-names-its-owner",
-        what="The lock `cambricon.com/dsmlu.lock` is written with its owner, like every lock.",
-        why="Without one nobody can tell whether it is still needed; the plugin removes it "
-        "without reading it.",
-        explains=rules.owned_mlu_lock,
-    ),
-    Difference(
         name="side-cars-live-as-long-as-the-pod",
         what="A native side-car (a restartable init container) is charged beside the app "
         "containers, not instead of them.",
@@ -241,6 +233,29 @@ RULES: tuple[Difference, ...] = (
 )
 
 ROWS: tuple[Difference, ...] = (
+    Difference(
+        name="quotas-count-what-pods-hold",
+        what="A namespace quota counts what a pod's cards are charged, in the unit that pods ask "
+        "in: NeuronCores, GB of Enflame's partitions, 100 cores for a whole card of however many.",
+        why="HAMi adds up bit masks, compares GB with MiB, and counts cores that no card has.",
+        cases=(
+            "awsneuron/quota/quota-core-used-mask",
+            "enflame-drs/quota/quota-used",
+            "iluvatar-bi-v100/quota/count-2-quota-cores",
+            "iluvatar-mr-v100/quota/count-2-quota-cores",
+            "iluvatar-mr-v50/quota/count-2-quota-cores",
+            "nvidia/quota/cores-150-clamped",
+        ),
+        fields=("admission",),
+    ),
+    Difference(
+        name="quotas-hold-on-the-card",
+        what="A namespace quota is held for every vendor when the cards are chosen, a whole card "
+        "by its memory and a MIG instance by its profile's.",
+        why="HAMi does so for NVIDIA and Cambricon only, before the profile is known; other pods "
+        "pass the limit.",
+        cases=("iluvatar-bi-v150/quota/quota-bare-count", "nvidia/quota/mig-rounded-after-quota"),
+    ),
     Difference(
         name="negative-promises",
         what="A promise of negative memory or cores is unreadable.",
@@ -381,8 +396,8 @@ ROWS: tuple[Difference, ...] = (
         name="cards-are-hidden-from-containers-without-any",
         what="`overwriteEnv` hides cards from containers that ask for no card at all, once, and "
         "only in a pod that asks for some.",
-        why="HAMi writes the variable twice, and for Ascend also into the container that has "
-        "the card; a pod that asks for nothing is left as it is.",
+        why="HAMi changes every pod, which its users have complained of (HAMi#1705), writes the "
+        "variable once for each chip, and for Ascend also into the container that has the card.",
         cases=(
             "ascend-910a/admission/overwrite-env-two-chips",
             "ascend-910a/admission/overwrite-env-no-npu",
@@ -419,13 +434,11 @@ ROWS: tuple[Difference, ...] = (
         ),
     ),
     Difference(
-        name="mlu-lock-like-the-others",
-        what="The MLU lock ends like the node lock: by its owner's end, or after `lock.expiryS` "
-        "(HAMi: 2 minutes); init containers need it too.",
-        why="One rule for every lock; a lock is never taken from a pod whose allocation may "
-        "still come.",
-        switch="lock.expiryS",
-        cases=("cambricon-mlu/bind/lock-old", "cambricon-mlu/bind/lock-kept-by-init-only"),
+        name="mlu-lock-for-init-containers-too",
+        what="A pod whose MLU cards are all in init containers waits for the MLU lock.",
+        why="Its plugin is called for them too, and serves one pod at a time; HAMi looks at app "
+        "containers only.",
+        cases=("cambricon-mlu/bind/lock-kept-by-init-only",),
         fields=("bind",),
     ),
     Difference(
@@ -437,7 +450,10 @@ ROWS: tuple[Difference, ...] = (
     Difference(
         name="kunlun-wings-by-index",
         what="Which half of a Kunlun node a card belongs to goes by its index.",
-        why="HAMi goes by the place in a list that it has just sorted by score.",
+        why="HAMi goes by the place in a list that it has just sorted by score. So it gives "
+        "cards that are not linked (`random2/039-kunlun-vxpu`: 0, 2, 3 and 4), or breaks up a "
+        "whole half where a broken one had room; no rule by index gives those answers and the "
+        "other, right ones.",
         cases=(
             "kunlun-xpu/fit/used-5-want-2",
             "kunlun-xpu/fit/used-5-want-4",
@@ -486,18 +502,23 @@ ROWS: tuple[Difference, ...] = (
     ),
     Difference(
         name="health-is-the-plugins-word",
-        what="A MIG card of which it cannot be known what is free refuses pods with "
+        what="A card of which it cannot be known what MIG instances are free refuses pods with "
         "`CardNotHealth`, and stays healthy in the books.",
         why="Its plugin says that it is healthy.",
-        cases=("nvidia/fit/mig-used-bad-allocation", "nvidia/fit/mig-allocation-unknown-card"),
+        cases=(
+            "nvidia/fit/mig-used-bad-allocation",
+            "nvidia/fit/mig-allocation-unknown-card",
+            "nvidia/fit/mig-allocation-on-hami-core-card",
+        ),
         fields=("usage_before",),
     ),
     Difference(
-        name="mig-texts-on-shared-cards",
-        what="A MIG allocation that names a card that is not in MIG mode is passed over.",
-        why="It is left from before the card changed its mode; what the pod holds of the card "
-        "is charged.",
-        cases=("nvidia/fit/mig-allocation-on-hami-core-card",),
+        name="old-mig-ids-are-charged",
+        what="A promise whose id names a MIG instance, as HAMi wrote it before v2.10 "
+        "(`GPU-a0[0-1]`), is charged to its card, which takes nobody else while it cannot be "
+        "known where the instance lies.",
+        why="HAMi passes over such a promise and gives the same memory away again.",
+        cases=("nvidia/fit/mig-legacy-uuid",),
     ),
     Difference(
         name="topology-on-every-numa-node",
@@ -529,37 +550,7 @@ ROWS: tuple[Difference, ...] = (
 
 ALL = RULES + ROWS
 
-
-def rules_table() -> str:
-    """Return the document's table of rules."""
-    return _table(RULES, with_cases=False)
-
-
-def rows_table() -> str:
-    """Return the document's table of single cases."""
-    return _table(ROWS, with_cases=True)
-
-
-def _table(lines: Iterable[Difference], *, with_cases: bool) -> str:
-    head = ["Name", "What", "Why", "Switch"] + ["Recorded cases"] * with_cases
-    rows = [head, ["---"] * len(head)]
-    for line in lines:
-        row = [f"`{line.name}`", line.what, line.why, line.switch or "none"]
-        if with_cases:
-            row.append(", ".join(f"`{case}`" for case in line.cases))
-        rows.append(row)
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-def _write(document: pathlib.Path) -> None:
-    """Put both tables between their marks in the document."""
-    text = document.read_text(encoding="utf-8")
-    for mark, table in (("rules", rules_table()), ("rows", rows_table())):
-        before, _, rest = text.partition(f"<!-- generated: {mark} -->\n")
-        _, _, after = rest.partition("<!-- end -->")
-        text = f"{before}<!-- generated: {mark} -->\n\n{table}\n\n<!-- end -->{after}"
-    document.write_text(text, encoding="utf-8")
-
-
 if __name__ == "__main__":
-    _write(pathlib.Path(__file__).parents[2] / "docs" / "compatibility.md")
+    from support import compatibility_document
+
+    compatibility_document.write()

@@ -324,13 +324,6 @@ def lock_of_init_only(seen: Seen) -> Iterator[Path]:
             yield path
 
 
-def owned_mlu_lock(seen: Seen) -> Iterator[Path]:
-    path = ("bind", "node_annotations", "cambricon.com/dsmlu.lock")
-    want, have = seen.wrong.get(path, ("", ""))
-    if want == "<now:rfc3339>" and str(have).startswith("<now:rfc3339>,"):
-        yield path
-
-
 def sidecars(seen: Seen) -> Iterable[Path]:
     if any(
         field == "initContainers" and container.get("restartPolicy") == "Always"

@@ -4,14 +4,13 @@ Source: HAMi v2.10.0, ``pkg/device/amd/device.go``. Where a value cannot be
 meant, HAMi lets the pod through without a card; here it is refused.
 """
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
 from vgpu_operator.model import allocation, device, errors, fitting, quota, reason, request
 from vgpu_operator.model.vendor_settings.amd import AmdSettings
-from vgpu_operator.vendors import base, walk
-from vgpu_operator.wire import keys
+from vgpu_operator.vendors import amounts, base, charges, walk
+from vgpu_operator.wire import lock_kinds
 
 KEYWORD: Final = "AMD"
 
@@ -72,7 +71,7 @@ class Amd(base.Common):
             handshake_key=None,
             to_allocate_key="hami.io/amd-devices-to-allocate",
             allocated_key="hami.io/amd-devices-allocated",
-            lock_key=keys.NODE_LOCK,
+            lock=lock_kinds.NODE_LOCK,
             count_resource=settings.resource_count_name,
             memory_resource=settings.resource_memory_name or None,
             cores_resource=settings.resource_core_name or None,
@@ -92,17 +91,19 @@ class Amd(base.Common):
         ``cores_percent`` is percent; what is granted is compute units.
         """
         spec = self.spec
-        count = base.card_count(spec.count_resource, limits, {})
+        count = amounts.card_count(spec.count_resource, limits, {})
         if not count:
             self._refuse_amounts_alone(count, limits)
             return None
-        memory_mib = base.amount(
+        memory_mib = amounts.amount(
             spec.memory_resource,
             limits,
             {},
             hint="write MiB as a plain number without a suffix, such as 16384",
         )
-        cores = base.amount(spec.cores_resource, limits, {}, hint=_CORES_HINT, at_most=WHOLE_CARD)
+        cores = amounts.amount(
+            spec.cores_resource, limits, {}, hint=_CORES_HINT, at_most=WHOLE_CARD
+        )
         if cores == 0:
             raise errors.RequestError(f"{spec.cores_resource}: 0 is no share; {_CORES_HINT}")
         return request.DeviceRequest(
@@ -121,7 +122,7 @@ class Amd(base.Common):
         pod: Mapping[str, Any],  # noqa: ARG002
     ) -> base.ContainerChanges:
         """Claim a container whose limits ask for cards; nothing is changed."""
-        limits, _ = base.quantities(container)
+        limits, _ = amounts.quantities(container)
         return base.ContainerChanges(asks=self.derive(limits, {}) is not None)
 
     def choose(self, node: fitting.NodeState, ask: fitting.Ask) -> fitting.Answer:
@@ -153,11 +154,7 @@ class Amd(base.Common):
         if card is None:
             return share
         units = compute_units(asked.cores_percent, card.cores_percent)
-        return dataclasses.replace(
-            share,
-            memory_mib=min(share.memory_mib, memory_on(asked, card)),
-            cores_percent=min(share.cores_percent, units),
-        )
+        return charges.cut(share, memory_on(asked, card), units)
 
     def quota_amount(
         self, share: allocation.DeviceShare, card: device.Device | None

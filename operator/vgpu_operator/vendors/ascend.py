@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from vgpu_operator.model import allocation, device, errors, fitting, policy, reason, request
 from vgpu_operator.model.vendor_settings import ascend
-from vgpu_operator.vendors import base, walk
-from vgpu_operator.wire import clock_text, fields, keys, shape
+from vgpu_operator.vendors import amounts, base, charges, walk
+from vgpu_operator.wire import clock_text, fields, lock_kinds, shape
 
 MODE: Final = "huawei.com/vnpu-mode"
 SOFT: Final = "hami-core"
@@ -63,7 +63,7 @@ class Ascend(base.Common):
             to_allocate_key=f"hami.io/{word}-devices-to-allocate",
             allocated_key=f"hami.io/{word}-devices-allocated",
             more_pod_keys=(self._list_key, PREDICATE_TIME),
-            lock_key=keys.NODE_LOCK,
+            lock=lock_kinds.NODE_LOCK,
             count_resource=chip.resource_name,
             memory_resource=chip.resource_memory_name or None,
             memory_unit_mib=chip.memory_factor,
@@ -84,7 +84,7 @@ class Ascend(base.Common):
         Memory is taken as it stands: rounding to a template is admission's.
         Cores that are no whole number are ignored, as in HAMi.
         """
-        count = base.card_count(self.spec.count_resource, limits, requests)
+        count = amounts.card_count(self.spec.count_resource, limits, requests)
         if not count:
             return None
         self._refuse_half_pairs(count)
@@ -102,10 +102,11 @@ class Ascend(base.Common):
         """Return a new pod's container with its memory made a template's, and in pairs."""
         usual = super().admit(container, pod)
         if not usual.asks:
-            env = {VISIBLE_ENV: ""} if self._chip.overwrite_env else {}
-            return base.ContainerChanges(asks=False, idle_env=env)
-        limits, requests = base.quantities(container)
-        count = base.card_count(self.spec.count_resource, limits, requests) or 0
+            return base.ContainerChanges(
+                asks=False, idle_env={VISIBLE_ENV: ""}, hides=self._chip.overwrite_env
+            )
+        limits, requests = amounts.quantities(container)
+        count = amounts.card_count(self.spec.count_resource, limits, requests) or 0
         cores = self._cores(limits, requests) or 0
         memory = self._memory(limits, requests)
         soft = _annotations(pod).get(MODE) == SOFT
@@ -124,7 +125,7 @@ class Ascend(base.Common):
             asks=True,
             resources=resources,
             runtime_class=self._chip.runtime_class_name,
-            warnings=self._warnings(cores),
+            warnings=amounts.above_whole(self.spec.cores_resource, cores),
         )
 
     def _granted(self, memory: int | None, count: int, *, soft: bool) -> int:
@@ -160,7 +161,7 @@ class Ascend(base.Common):
     def _memory(self, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> int | None:
         unit_mib = self.spec.memory_unit_mib
         unit = "MiB" if unit_mib == 1 else f"units of {unit_mib} MiB"
-        return base.amount(
+        return amounts.amount(
             self.spec.memory_resource,
             limits,
             requests,
@@ -175,12 +176,8 @@ class Ascend(base.Common):
         *,
         skip_fractions: bool = False,
     ) -> int | None:
-        return base.amount(
-            self.spec.cores_resource,
-            limits,
-            requests,
-            hint="write percent of one card as a whole number, 0 to 100",
-            skip_fractions=skip_fractions,
+        return amounts.cores_percent(
+            self.spec.cores_resource, limits, requests, skip_fractions=skip_fractions
         )
 
     def _refuse_half_pairs(self, count: int) -> None:
@@ -189,12 +186,6 @@ class Ascend(base.Common):
                 f"{self.spec.count_resource}: {count} cards cannot be given, because "
                 f"{self.spec.keyword} comes in pairs; write 1, which becomes 2, or an even number"
             )
-
-    def _warnings(self, cores: int) -> tuple[str, ...]:
-        if cores <= walk.WHOLE_CARD:
-            return ()
-        name = self.spec.cores_resource
-        return (f"{name}: {cores} is more than one whole card; it counts as 100",)
 
     # Choosing cards.
 
@@ -261,11 +252,7 @@ class Ascend(base.Common):
         """Cut to the amounts asked: nothing is rounded once a pod is admitted."""
         whole_card_mib = share.memory_mib if card is None else card.memory_mib
         memory_mib = asked.memory_mib or whole_card_mib
-        return dataclasses.replace(
-            share,
-            memory_mib=min(share.memory_mib, memory_mib),
-            cores_percent=min(share.cores_percent, asked.cores_percent),
-        )
+        return charges.cut(share, memory_mib, asked.cores_percent)
 
     def _entry(self, share: allocation.DeviceShare, *, soft: bool) -> dict[str, Any]:
         template = None if soft else self._template(share.memory_mib)
@@ -279,7 +266,7 @@ class Ascend(base.Common):
 
     def _is_this_chip(self, card: fitting.CardState, _: fitting.Ask) -> str | None:
         """Keep off a chip whose name only begins alike: Ascend910B4-1 is no Ascend910B4."""
-        if card.device.type.casefold() == self.spec.keyword.casefold():
+        if card.device.type.lower() == self.spec.keyword.lower():
             return None
         return reason.Reason.CARD_TYPE_MISMATCH.value
 

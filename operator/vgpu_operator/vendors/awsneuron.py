@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from vgpu_operator.model import allocation, device, errors, fitting, quota, reason, request
 from vgpu_operator.model.vendor_settings import awsneuron as awsneuron_settings
-from vgpu_operator.vendors import base, walk
+from vgpu_operator.vendors import amounts, base, capacity, walk
 from vgpu_operator.wire import clock_text, fields, node_register, shape
 
 KEYWORD: Final = "AWSNeuron"
@@ -54,7 +54,7 @@ class AwsNeuron(base.Common):
             to_allocate_key=None,
             allocated_key="hami.io/aws-neuron-devices-allocated",
             more_pod_keys=(IDS_KEY, RESOURCE_TYPE_KEY, ALLOCATED_KEY, ALLOC_TIME_KEY, NODE_KEY),
-            lock_key=None,
+            lock=None,
             count_resource=settings.resource_count_name,
             cores_resource=settings.resource_core_name or None,
             use_id_key="aws.amazon.com/use-neuron-uuid",
@@ -64,7 +64,7 @@ class AwsNeuron(base.Common):
     def register_text(self, node: base.NodeTexts) -> str | None:
         """Return the counts of devices and cores, and the instance type behind a ``;``."""
         names = (self.spec.count_resource, self.spec.cores_resource)
-        counts = base.capacity_text(node.capacity, *names)
+        counts = capacity.text_of(node.capacity, *names)
         if counts is None:
             return None
         return f"{counts};{shape.text(node.labels.get(INSTANCE_TYPE_LABEL))}"
@@ -72,10 +72,10 @@ class AwsNeuron(base.Common):
     def decode_devices(self, text: str, *, node: str) -> node_register.RegisterText:
         """Return as many devices as the node counts, each with an equal part of its cores."""
         counts, _, instance_type = text.partition(";")
-        capacity = base.decode_capacity(counts)
-        count = capacity[self.spec.count_resource]
-        indexes = base.numbered(count, key=self.spec.count_resource)
-        total = capacity.get(self.spec.cores_resource or "", 0)
+        offered = capacity.decode(counts)
+        count = offered[self.spec.count_resource]
+        indexes = capacity.numbered(count, key=self.spec.count_resource)
+        total = offered.get(self.spec.cores_resource or "", 0)
         cores = total // count if count else 0
         if cores > _MOST_CORES_OF_A_DEVICE:
             raise errors.DecodeError(
@@ -126,15 +126,18 @@ class AwsNeuron(base.Common):
         pod: Mapping[str, Any],  # noqa: ARG002
     ) -> base.ContainerChanges:
         """Claim a container that names devices or cores, in limits or in requests."""
-        limits, requests = base.quantities(container)
+        limits, requests = amounts.quantities(container)
         if self.derive(limits, requests) is None:
             return base.ContainerChanges(asks=False)
-        missing = {
-            name: requests[name]
-            for name in self.spec.resources
-            if limits.get(name) is None and requests.get(name) is not None
-        }
-        return base.ContainerChanges(asks=True, resources=missing)
+        missing = amounts.only_in_requests(self.spec.resources, limits, requests)
+        spec = self.spec
+        by_devices = amounts.asked(spec.count_resource, limits, requests) is not None
+        others = (spec.cores_resource,) if by_devices else ()
+        return base.ContainerChanges(
+            asks=True,
+            resources=missing,
+            warnings=amounts.passed_over(container, others, beside=spec.count_resource),
+        )
 
     def choose(self, node: fitting.NodeState, ask: fitting.Ask) -> fitting.Answer:
         """Take one device with enough free cores, or several whole ones side by side."""
@@ -150,7 +153,7 @@ class AwsNeuron(base.Common):
             enough = _free(card).bit_count() >= cores
             return None if enough else reason.Reason.INSUFFICIENT_CORES.value
 
-        passed, counts = walk.usable(node, ask, (*_CHECKS, cores_left))
+        passed, counts = walk.usable(node, ask, (*walk.BY_SLOTS, cores_left))
         if not passed:
             return fitting.Refused(counts=counts)
         mask = _lowest(_free(node.cards[passed[0]]), cores)
@@ -216,7 +219,7 @@ class AwsNeuron(base.Common):
         at_most: int,
     ) -> int | None:
         hint = "write a whole number from 1"
-        value = base.amount(name, limits, requests, at_most=at_most, hint=hint)
+        value = amounts.amount(name, limits, requests, at_most=at_most, hint=hint)
         if value == 0:
             raise errors.RequestError(f"{name}: 0 asks for nothing; {hint}, or leave it out")
         return value
@@ -225,15 +228,6 @@ class AwsNeuron(base.Common):
 def backends(section: awsneuron_settings.AwsNeuronSettings) -> tuple[base.Vendor, ...]:
     """Return AWS Neuron; nothing when its resource has no name."""
     return (AwsNeuron(section),) if section.resource_count_name else ()
-
-
-_CHECKS: Final[tuple[walk.Check, ...]] = (
-    walk.healthy,
-    walk.not_cordoned,
-    walk.id_allowed,
-    walk.slots_left,
-    walk.unused_if_mutex,
-)
 
 
 def _wish(count: int, cores: int, *, cores_by_default: bool = False) -> request.DeviceRequest:
@@ -262,7 +256,7 @@ def _split(wish: request.DeviceRequest, node: fitting.NodeState) -> tuple[int, i
 def _side_by_side(node: fitting.NodeState, ask: fitting.Ask, count: int) -> fitting.Answer:
     """Take whole devices in a row: anywhere on Inferentia, in aligned blocks elsewhere."""
     rows = sorted(range(len(node.cards)), key=lambda i: node.cards[i].device.index)
-    ring = "inf" in str(node.cards[0].device.custom_info.get(INSTANCE_TYPE, "")).casefold()
+    ring = "inf" in str(node.cards[0].device.custom_info.get(INSTANCE_TYPE, "")).lower()
     step = 1 if ring else count
     starts = range(0, len(rows) - count + 1, step) if ring or count in _BLOCKS else ()
     for start in starts:

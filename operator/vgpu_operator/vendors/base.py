@@ -10,12 +10,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from vgpu_operator.model import allocation, device, errors, fitting, policy, quota, request
-from vgpu_operator.vendors import walk
-from vgpu_operator.wire import fields, node_register, quantity, shape
-
-MOST_CARDS = 1024
-"""On one node; more is taken for a capacity that cannot be meant."""
+from vgpu_operator.model import allocation, device, fitting, policy, quota, request
+from vgpu_operator.vendors import amounts, charges, selections, walk
+from vgpu_operator.wire import lock_kinds, node_register, quantity
 
 
 def _nothing() -> Mapping[str, Any]:
@@ -36,7 +33,7 @@ class VendorSpec:
         to_allocate_key: pod annotation that the device plugin empties.
         allocated_key: pod annotation that stays for the pod's life.
         more_pod_keys: further pod annotations that only the protocol writes.
-        lock_key: node annotation that admits one pod at a time.
+        lock: the node annotation that admits one pod at a time.
         count_resource: the resource that counts cards.
         memory_unit_mib: how many MiB one unit of ``memory_resource`` is.
         supply_resource: the resource whose allocatable count proves that the
@@ -51,7 +48,7 @@ class VendorSpec:
     handshake_key: str | None
     to_allocate_key: str | None
     allocated_key: str | None
-    lock_key: str | None
+    lock: lock_kinds.LockKind | None
     count_resource: str
     memory_resource: str | None = None
     memory_unit_mib: int = 1
@@ -68,6 +65,11 @@ class VendorSpec:
     supply_resource: str | None = None
     pod_note_keys: tuple[str, ...] = ()
     node_note_keys: tuple[str, ...] = ()
+
+    @property
+    def lock_key(self) -> str | None:
+        """The node annotation that admits one pod at a time."""
+        return None if self.lock is None else self.lock.key
 
     @property
     def pod_keys(self) -> tuple[str, ...]:
@@ -98,7 +100,9 @@ class ContainerChanges:
             another value stands there).
         env: variables to add to the container unless it sets them itself; they
             count only in a pod that asks this vendor for a card.
-        idle_env: the same, only where the container asks no vendor for a card.
+        idle_env: variables that hide this vendor's cards, for a container that asks
+            no vendor for any.
+        hides: whether they are wanted where the pod does not say so itself.
         annotations: annotations for the pod.
         runtime_class: RuntimeClass for a pod that names none; empty means none.
         warnings: sentences for the pod's author.
@@ -108,6 +112,7 @@ class ContainerChanges:
     resources: Mapping[str, Any] = field(default_factory=_nothing, hash=False)
     env: Mapping[str, str] = field(default_factory=_nothing, hash=False)
     idle_env: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+    hides: bool = False
     annotations: Mapping[str, str] = field(default_factory=_nothing, hash=False)
     runtime_class: str = ""
     warnings: tuple[str, ...] = ()
@@ -254,6 +259,21 @@ class Vendor(Charging, Protocol):
         """
         ...
 
+    def quota_memory(self, raw: object) -> int:
+        """Return a quota's limit of the memory resource in the unit of ``quota_amount``.
+
+        Raises:
+            DecodeError: no whole number.
+        """
+        ...
+
+    def least_cost(self, asked: request.DeviceRequest, notes: Mapping[str, str]) -> quota.Amount:
+        """Return what a container will count against a quota on whichever cards, at least.
+
+        ``notes`` are the pod's texts that the vendor asked to see.
+        """
+        ...
+
     def selection(self, annotations: Mapping[str, Any]) -> request.CardSelection:
         """Return the pod author's rules which cards may serve."""
         ...
@@ -327,8 +347,12 @@ class Common:
         cut in profiles.
         """
         if not self.vectorised or (card is not None and card.mig_profiles):
-            return share if card is None else _cut(share, card.memory_mib, card.cores_percent)
-        return _cut(share, _most_memory_mib(asked, share, card), _most_cores(asked))
+            return (
+                share if card is None else charges.cut(share, card.memory_mib, card.cores_percent)
+            )
+        return charges.cut(
+            share, charges.most_memory_mib(asked, share, card), charges.most_cores(asked)
+        )
 
     def slots_of(
         self,
@@ -345,6 +369,21 @@ class Common:
     ) -> quota.Amount:
         """Return the numbers of the share."""
         return quota.Amount(memory_mib=share.memory_mib, cores=share.cores_percent)
+
+    def quota_memory(self, raw: object) -> int:
+        """Return MiB: the limit is in the unit of the memory resource."""
+        return quantity.decode_plain_integer(raw) * self.spec.memory_unit_mib
+
+    def least_cost(
+        self,
+        asked: request.DeviceRequest,
+        notes: Mapping[str, str],  # noqa: ARG002  # some vendors charge by a class of the pod
+    ) -> quota.Amount:
+        """Return the amounts asked of all cards; of a percentage only that it is something."""
+        memory_mib = asked.memory_mib or min(1, asked.memory_percent or 0)
+        return quota.Amount(
+            memory_mib=asked.count * memory_mib, cores=asked.count * asked.cores_percent
+        )
 
     def selection(self, annotations: Mapping[str, Any]) -> request.CardSelection:
         """Return the rules under the vendor's selection keys."""
@@ -369,184 +408,11 @@ class Common:
 
         A value in requests only is written to limits too: the API server wants both.
         """
-        limits, requests = quantities(container)
+        limits, requests = amounts.quantities(container)
         if limits.get(self.spec.count_resource) is None or self.derive(limits, requests) is None:
             return ContainerChanges(asks=False)
-        missing = {
-            name: requests[name]
-            for name in self.spec.resources
-            if limits.get(name) is None and requests.get(name) is not None
-        }
+        missing = amounts.only_in_requests(self.spec.resources, limits, requests)
         return ContainerChanges(asks=True, resources=missing)
-
-
-def _cut(
-    share: allocation.DeviceShare, memory_mib: int, cores_percent: int
-) -> allocation.DeviceShare:
-    if share.memory_mib <= memory_mib and share.cores_percent <= cores_percent:
-        return share
-    return allocation.DeviceShare(
-        device_id=share.device_id,
-        vendor_word=share.vendor_word,
-        memory_mib=min(share.memory_mib, memory_mib),
-        cores_percent=min(share.cores_percent, cores_percent),
-    )
-
-
-def _most_cores(asked: request.DeviceRequest) -> int:
-    """Return the cores that a container may hold; what it does not name may have been all."""
-    return walk.WHOLE_CARD if asked.cores_by_default else min(asked.cores_percent, walk.WHOLE_CARD)
-
-
-def _most_memory_mib(
-    asked: request.DeviceRequest, share: allocation.DeviceShare, card: device.Device | None
-) -> int:
-    if asked.memory_by_default:
-        return share.memory_mib if card is None else card.memory_mib
-    if card is not None:
-        return asked.memory_on(card.memory_mib)
-    if asked.memory_mib == 0 and asked.memory_percent is not None:
-        return share.memory_mib
-    return asked.memory_mib
-
-
-def asked(
-    name: str | None, limits: Mapping[str, Any], requests: Mapping[str, Any]
-) -> object | None:
-    """Return the raw quantity of a resource, limits first; None when nobody sets it.
-
-    >>> asked("a.io/gpu", {}, {"a.io/gpu": "2"})
-    '2'
-    """
-    if not name:
-        return None
-    value = limits.get(name)
-    return requests.get(name) if value is None else value
-
-
-def quantities(container: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return a container's limits and requests.
-
-    >>> quantities({"resources": {"limits": {"a.io/gpu": "2"}}})
-    ({'a.io/gpu': '2'}, mappingproxy({}))
-    """
-    resources = shape.mapping(container.get("resources"))
-    return shape.mapping(resources.get("limits")), shape.mapping(resources.get("requests"))
-
-
-def amount(
-    name: str | None,
-    limits: Mapping[str, Any],
-    requests: Mapping[str, Any],
-    *,
-    hint: str,
-    at_most: int = fields.INT32_MAX,
-    skip_fractions: bool = False,
-) -> int | None:
-    """Return a whole number from 0 to ``at_most``; None when nobody sets it.
-
-    Args:
-        name: the resource; limits win over requests.
-        limits: of the container.
-        requests: of the container.
-        hint: what to write instead.
-        at_most: the largest value that can be meant.
-        skip_fractions: a value that is no whole number counts as not set.
-
-    Raises:
-        RequestError: the value cannot be meant.
-    """
-    raw = asked(name, limits, requests)
-    if raw is None:
-        return None
-    try:
-        value = quantity.decode_integer(raw)
-    except errors.DecodeError as fault:
-        if skip_fractions:
-            return None
-        raise errors.RequestError(
-            f"{name}: {fields.shown(raw)} is no whole number; {hint}"
-        ) from fault
-    if value < 0:
-        raise errors.RequestError(f"{name}: {fields.shown(raw)} is negative; {hint}")
-    if value > at_most:
-        raise errors.RequestError(f"{name}: {fields.shown(raw)} is more than {at_most}; {hint}")
-    return value
-
-
-def card_count(name: str, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> int | None:
-    """Return how many cards are asked for; None when nobody sets it.
-
-    Raises:
-        RequestError: the number cannot be meant.
-    """
-    hint = "write how many cards the container needs, such as 1"
-    return amount(name, limits, requests, hint=hint)
-
-
-def fraction_warnings(
-    container: Mapping[str, Any], instead: Mapping[str | None, str]
-) -> tuple[str, ...]:
-    """Return a sentence for each value that ``skip_fractions`` passes over.
-
-    Args:
-        container: of the new pod.
-        instead: by resource, what the container gets in place of it.
-    """
-    limits, requests = quantities(container)
-    found = []
-    for name, sentence in instead.items():
-        raw = asked(name, limits, requests)
-        try:
-            if raw is not None:
-                quantity.decode_integer(raw)
-        except errors.DecodeError:
-            found.append(f"{name}: {fields.shown(raw)} is no whole number; {sentence}")
-    return tuple(found)
-
-
-def capacity_text(capacity: Mapping[str, Any], *names: str | None) -> str | None:
-    """Return a node's quantities as a register text; None when the first is absent.
-
-    >>> capacity_text({"a.io/core": "200", "cpu": "8"}, "a.io/core", "a.io/memory")
-    'a.io/core=200'
-    >>> capacity_text({"a.io/memory": "96"}, "a.io/core", "a.io/memory") is None
-    True
-    """
-    if not names or capacity.get(names[0] or "") is None:
-        return None
-    return ",".join(f"{name}={capacity[name]}" for name in names if name and name in capacity)
-
-
-def decode_capacity(text: str) -> Mapping[str, int]:
-    """Return the quantities of such a text.
-
-    >>> decode_capacity("a.io/core=200,a.io/memory=1k")
-    {'a.io/core': 200, 'a.io/memory': 1000}
-
-    Raises:
-        DecodeError: a quantity is no whole number, or out of all bounds.
-    """
-    found: dict[str, int] = {}
-    for entry in text.split(","):
-        name, _, value = entry.rpartition("=")
-        number = quantity.decode_integer(value, key=name)
-        try:
-            found[name] = fields.in_range(number, name=name, low=0)
-        except errors.DecodeError as fault:
-            raise errors.DecodeError(fault.reason, key=name) from fault
-    return found
-
-
-def numbered(count: int, *, key: str) -> range:
-    """Return the indexes of that many cards.
-
-    Raises:
-        DecodeError: more than any node has.
-    """
-    if count > MOST_CARDS:
-        raise errors.DecodeError(f"at most {MOST_CARDS} cards are read, got {count}", key=key)
-    return range(count)
 
 
 def selection(spec: VendorSpec, annotations: Mapping[str, Any]) -> request.CardSelection:
@@ -557,34 +423,10 @@ def selection(spec: VendorSpec, annotations: Mapping[str, Any]) -> request.CardS
 
     mode = value(spec.mode_key)
     return request.CardSelection(
-        use_types=words(value(spec.use_type_key)),
-        avoid_types=words(value(spec.avoid_type_key)),
-        use_ids=words(value(spec.use_id_key)),
-        avoid_ids=words(value(spec.avoid_id_key)),
+        use_types=selections.words(value(spec.use_type_key)),
+        avoid_types=selections.words(value(spec.avoid_type_key)),
+        use_ids=selections.words(value(spec.use_id_key)),
+        avoid_ids=selections.words(value(spec.avoid_id_key)),
         mode=mode if isinstance(mode, str) else None,
-        numa_bind=_is_true(value(spec.numa_bind_key)),
+        numa_bind=selections.is_true(value(spec.numa_bind_key)),
     )
-
-
-def words(text: object) -> tuple[str, ...]:
-    """Return the trimmed words of a comma list, without blank ones.
-
-    A list that holds commas and nothing else is a rule that no card meets, as
-    in HAMi: it becomes the one word ``,``, which no card's type or id holds.
-
-    >>> words("A100, , H20 ")
-    ('A100', 'H20')
-    >>> words(" "), words(",")
-    ((), (',',))
-    """
-    if not isinstance(text, str) or not text.strip():
-        return ()
-    found = tuple(word.strip() for word in text.split(",") if word.strip())
-    return found or (",",)
-
-
-def _is_true(text: object | None) -> bool:
-    try:
-        return isinstance(text, str) and fields.decode_boolean(text, name="")
-    except errors.DecodeError:
-        return False

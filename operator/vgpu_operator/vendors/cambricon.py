@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from vgpu_operator.model import device, request
 from vgpu_operator.model.vendor_settings.cambricon import CambriconSettings
-from vgpu_operator.vendors import base
-from vgpu_operator.wire import fields, node_register
+from vgpu_operator.vendors import amounts, base, capacity
+from vgpu_operator.wire import fields, lock_kinds, node_register
 
 KEYWORD: Final = "MLU"
 
@@ -25,6 +25,15 @@ ASSIGNED_KEY: Final = "CAMBRICON_DSMLU_ASSIGNED"
 
 PROFILE_KEY: Final = "CAMBRICON_DSMLU_PROFILE"
 """Pod annotation: ``<card index>_<cores>_<memory units>`` of the pod's first share."""
+
+
+LOCK: Final = lock_kinds.LockKind(
+    key="cambricon.com/dsmlu.lock",
+    style=lock_kinds.LockStyle.BARE,
+    expiry_s=120.0,
+    reported=False,
+)
+"""The plugin is Cambricon's own: it finds its pod by the annotations above and knows no phase."""
 
 
 class Cambricon(base.Common):
@@ -41,7 +50,7 @@ class Cambricon(base.Common):
             to_allocate_key="hami.io/cambricon-mlu-devices-to-allocate",
             allocated_key="hami.io/cambricon-mlu-devices-allocated",
             more_pod_keys=(ASSIGNED_KEY, PROFILE_KEY),
-            lock_key="cambricon.com/dsmlu.lock",
+            lock=LOCK,
             count_resource=settings.resource_count_name,
             memory_resource=self._memory or None,
             memory_unit_mib=MEMORY_UNIT_MIB,
@@ -53,28 +62,20 @@ class Cambricon(base.Common):
 
     def register_text(self, node: base.NodeTexts) -> str | None:
         """Return the node's cores and memory."""
-        return base.capacity_text(node.capacity, self._cores, self._memory)
+        return capacity.text_of(node.capacity, self._cores, self._memory)
 
     def decode_devices(self, text: str, *, node: str) -> node_register.RegisterText:
         """Return a card per 100 cores begun, each with its part of the memory."""
-        found = base.decode_capacity(text)
-        cores = found[self._cores]
-        units = found.get(self._memory, 0)
-        count = -(-cores // CORES_PER_CARD)
-        return node_register.RegisterText(
-            devices=tuple(
-                device.Device(
-                    id=f"{node}-cambricon-mlu-{index}",
-                    index=index,
-                    type=KEYWORD,
-                    slots=SLOTS,
-                    memory_mib=units * MEMORY_UNIT_MIB * CORES_PER_CARD // cores,
-                    cores_percent=CORES_PER_CARD,
-                    healthy=True,
-                )
-                for index in base.numbered(count, key=self._cores)
-            )
+        card = device.Device(
+            id=f"{node}-cambricon-mlu",
+            index=0,
+            type=KEYWORD,
+            slots=SLOTS,
+            memory_mib=0,
+            cores_percent=CORES_PER_CARD,
+            healthy=True,
         )
+        return capacity.parts(text, self._cores, self._memory, card, unit_mib=MEMORY_UNIT_MIB)
 
     def derive(
         self, limits: Mapping[str, Any], requests: Mapping[str, Any]
@@ -83,23 +84,17 @@ class Cambricon(base.Common):
 
         Cores that are no whole number are passed over, as in HAMi.
         """
-        count = base.card_count(self.spec.count_resource, limits, requests)
+        count = amounts.card_count(self.spec.count_resource, limits, requests)
         if not count:
             return None
-        units = base.amount(
+        units = amounts.amount(
             self._memory,
             limits,
             requests,
             at_most=fields.INT32_MAX // MEMORY_UNIT_MIB,
             hint=f"write units of {MEMORY_UNIT_MIB} MiB as a plain number, such as 16",
         )
-        cores = base.amount(
-            self._cores,
-            limits,
-            requests,
-            hint="write percent of one card as a whole number, 0 to 100",
-            skip_fractions=True,
-        )
+        cores = amounts.cores_percent(self._cores, limits, requests, skip_fractions=True)
         return request.DeviceRequest(
             vendor=KEYWORD,
             count=count,
@@ -113,7 +108,11 @@ class Cambricon(base.Common):
         changes = super().admit(container, pod)
         if not changes.asks:
             return changes
-        warnings = base.fraction_warnings(container, {self._cores: "the container gets all cores"})
+        wish = self.derive(*amounts.quantities(container))
+        warnings = (
+            *amounts.fraction_warnings(container, {self._cores: "the container gets all cores"}),
+            *amounts.above_whole(self._cores, wish.cores_percent if wish else 0),
+        )
         return dataclasses.replace(changes, warnings=warnings)
 
     def more_annotations(

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from vgpu_operator.model import device, fitting, reason, request
 from vgpu_operator.model.vendor_settings.enflame import EnflameSettings
-from vgpu_operator.vendors import base, walk
+from vgpu_operator.vendors import amounts, base, capacity, walk
 from vgpu_operator.wire import node_register
 
 KEYWORD: Final = "GCU"
@@ -39,38 +39,32 @@ class Enflame(base.Common):
             handshake_key=None,
             to_allocate_key="hami.io/enflame-gcu-devices-to-allocate",
             allocated_key="hami.io/enflame-gcu-devices-allocated",
-            lock_key=None,
+            lock=None,
             count_resource=settings.resource_name_gcu,
         )
 
     def register_text(self, node: base.NodeTexts) -> str | None:
         """Return the node's number of cards."""
-        return base.capacity_text(node.capacity, self.spec.count_resource)
+        return capacity.text_of(node.capacity, self.spec.count_resource)
 
     def decode_devices(self, text: str, *, node: str) -> node_register.RegisterText:
         """Return that many cards."""
-        key = self.spec.count_resource
-        count = base.decode_capacity(text)[key]
-        return node_register.RegisterText(
-            devices=tuple(
-                device.Device(
-                    id=f"{node}-GCU-{index}",
-                    index=index,
-                    type=KEYWORD,
-                    slots=1,
-                    memory_mib=ALL,
-                    cores_percent=ALL,
-                    healthy=True,
-                )
-                for index in base.numbered(count, key=key)
-            )
+        card = device.Device(
+            id=f"{node}-GCU",
+            index=0,
+            type=KEYWORD,
+            slots=1,
+            memory_mib=ALL,
+            cores_percent=ALL,
+            healthy=True,
         )
+        return capacity.whole_cards(text, self.spec.count_resource, card)
 
     def derive(
         self, limits: Mapping[str, Any], requests: Mapping[str, Any]
     ) -> request.DeviceRequest | None:
         """Return how many whole cards one container asks for."""
-        count = base.card_count(self.spec.count_resource, limits, requests)
+        count = amounts.card_count(self.spec.count_resource, limits, requests)
         if not count:
             return None
         return request.DeviceRequest(

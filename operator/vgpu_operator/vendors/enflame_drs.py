@@ -18,13 +18,16 @@ from typing import Any, Final
 
 from vgpu_operator.model import allocation, device, errors, fitting, quota, reason, request
 from vgpu_operator.model.vendor_settings.enflame import EnflameSettings
-from vgpu_operator.vendors import base, walk
+from vgpu_operator.vendors import amounts, base, charges, walk
 from vgpu_operator.wire import clock_text, fields, gcu_capacity, node_register, quantity
 
 KEYWORD: Final = "Enflame"
 REGISTER_KEY: Final = "enflame.com/gcu-drs-capacity"
 
 WHOLE_CARD: Final = 100
+
+_SURELY_MIB: Final = 256
+"""More GB than twice what any card has, which ``Menu.for_wish`` reads as MiB."""
 
 DIRECT: Final = 0
 BY_SPEC: Final = -1
@@ -38,14 +41,6 @@ MINOR_KEY: Final = "enflame.com/gcu-assigned-minor"
 SIZE_KEY: Final = "enflame.com/gcu-request-size"
 CONTAINERS_KEY: Final = "assigned-containers"
 """Pod annotations that Enflame's plugin reads."""
-
-CHECKS: Final = (
-    walk.healthy,
-    walk.not_cordoned,
-    walk.id_allowed,
-    walk.slots_left,
-    walk.unused_if_mutex,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +107,7 @@ class EnflameDrs(base.Common):
                 SIZE_KEY,
                 CONTAINERS_KEY,
             ),
-            lock_key=None,
+            lock=None,
             count_resource=settings.slices_resource,
             memory_resource=settings.resource_name_gcu_memory or None,
             cores_resource=settings.resource_name_gcu_core or None,
@@ -128,7 +123,7 @@ class EnflameDrs(base.Common):
         self, limits: Mapping[str, Any], requests: Mapping[str, Any]
     ) -> request.DeviceRequest | None:
         """Return the one partition that a container asks for; slices win over amounts."""
-        slices = base.amount(
+        slices = amounts.amount(
             self.spec.count_resource, limits, requests, hint="write slices of one card, such as 1"
         )
         if slices:
@@ -148,14 +143,14 @@ class EnflameDrs(base.Common):
         pod: Mapping[str, Any],  # noqa: ARG002
     ) -> base.ContainerChanges:
         """Claim a container that asks for slices, memory or cores, in limits or requests."""
-        limits, requests = base.quantities(container)
+        limits, requests = amounts.quantities(container)
         spec = self.spec
-        by_slices = base.asked(spec.count_resource, limits, requests) is not None
+        by_slices = amounts.asked(spec.count_resource, limits, requests) is not None
         names = (spec.count_resource,) if by_slices else (spec.memory_resource, spec.cores_resource)
         named = {
             name: raw
             for name in names
-            if name and (raw := base.asked(name, limits, requests)) is not None
+            if name and (raw := amounts.asked(name, limits, requests)) is not None
         }
         if not named:
             return base.ContainerChanges(asks=False)
@@ -166,7 +161,15 @@ class EnflameDrs(base.Common):
                     f"{name}: {fields.shown(raw)} is nothing; write 1 or more"
                 )
         missing = {name: raw for name, raw in named.items() if limits.get(name) is None}
-        return base.ContainerChanges(asks=True, resources=missing)
+        others = (spec.memory_resource, spec.cores_resource) if by_slices else ()
+        return base.ContainerChanges(
+            asks=True,
+            resources=missing,
+            warnings=(
+                *amounts.passed_over(container, others, beside=spec.count_resource),
+                *amounts.fraction_warnings(container, _roundings(named)),
+            ),
+        )
 
     def choose(self, node: fitting.NodeState, ask: fitting.Ask) -> fitting.Answer:
         """Cut the first card that has room for the profile."""
@@ -186,7 +189,7 @@ class EnflameDrs(base.Common):
             short = card.device.cores_percent - card.used_cores < cores
             return reason.Reason.INSUFFICIENT_CORES.value if short else None
 
-        answer = walk.first_fitting(node, ask, (*CHECKS, has_memory, has_cores))
+        answer = walk.first_fitting(node, ask, (*walk.BY_SLOTS, has_memory, has_cores))
         if isinstance(answer, fitting.Refused):
             return answer
         return tuple(
@@ -205,12 +208,7 @@ class EnflameDrs(base.Common):
         profile = offered.for_wish(asked)
         if profile is None:
             return super().cap(asked, share, card)
-        return allocation.DeviceShare(
-            device_id=share.device_id,
-            vendor_word=share.vendor_word,
-            memory_mib=min(share.memory_mib, profile.memory_mib),
-            cores_percent=min(share.cores_percent, offered.cores_percent(profile)),
-        )
+        return charges.cut(share, profile.memory_mib, offered.cores_percent(profile))
 
     def slots_of(self, share: allocation.DeviceShare, card: device.Device | None) -> int:
         """Return the slices of the share's profile; 1 when it is not known."""
@@ -225,6 +223,19 @@ class EnflameDrs(base.Common):
         """Return GB, the unit of the memory resource, and percent."""
         memory_gb = -(-share.memory_mib // gcu_capacity.MIB_PER_GB)
         return quota.Amount(memory_mib=memory_gb, cores=share.cores_percent)
+
+    def least_cost(
+        self,
+        asked: request.DeviceRequest,
+        notes: Mapping[str, str],  # noqa: ARG002
+    ) -> quota.Amount:
+        """Return GB and percent; of slices only that they are something."""
+        if asked.memory_percent == DIRECT:
+            return quota.Amount(memory_mib=1, cores=1)
+        memory_gb = asked.memory_mib
+        if memory_gb > _SURELY_MIB:
+            memory_gb = -(-memory_gb // gcu_capacity.MIB_PER_GB)
+        return quota.Amount(memory_mib=memory_gb, cores=asked.cores_percent)
 
     def more_annotations(self, grant: base.Grant, now: datetime.datetime) -> Mapping[str, str]:
         """Return what Enflame's plugin reads: the first partition, and one entry a container."""
@@ -268,6 +279,13 @@ def _wish(amount: int, *, cores: int, way: int) -> request.DeviceRequest:
     )
 
 
+def _roundings(named: Mapping[str, Any]) -> Mapping[str | None, str]:
+    """Say what each amount counts as."""
+    return {
+        name: f"it counts as {quantity.decode_rounded_up(raw)}" for name, raw in named.items()
+    }
+
+
 def _rounded_up(
     name: str | None,
     limits: Mapping[str, Any],
@@ -277,7 +295,7 @@ def _rounded_up(
     at_most: int = fields.INT32_MAX,
 ) -> int | None:
     """Return an amount rounded up to a whole number; None when nobody sets it."""
-    raw = base.asked(name, limits, requests)
+    raw = amounts.asked(name, limits, requests)
     if raw is None:
         return None
     try:

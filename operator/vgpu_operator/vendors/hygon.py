@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from vgpu_operator.model import request
 from vgpu_operator.model.vendor_settings.hygon import HygonSettings
-from vgpu_operator.vendors import base
-from vgpu_operator.wire import fields, keys
+from vgpu_operator.vendors import amounts, base
+from vgpu_operator.wire import fields, lock_kinds
 
 KEYWORD: Final = "DCU"
 
@@ -30,7 +30,7 @@ class Hygon(base.Common):
             handshake_key="hami.io/node-handshake-dcu",
             to_allocate_key="hami.io/dcu-devices-to-allocate",
             allocated_key="hami.io/dcu-devices-allocated",
-            lock_key=keys.NODE_LOCK,
+            lock=lock_kinds.NODE_LOCK,
             count_resource=settings.resource_count_name,
             memory_resource=settings.resource_memory_name or None,
             memory_unit_mib=settings.memory_factor,
@@ -49,11 +49,11 @@ class Hygon(base.Common):
         Memory or cores that are no whole number are passed over, as in HAMi.
         """
         spec = self.spec
-        count = base.card_count(spec.count_resource, limits, requests)
+        count = amounts.card_count(spec.count_resource, limits, requests)
         if not count:
             return None
         unit_mib = spec.memory_unit_mib
-        units = base.amount(
+        units = amounts.amount(
             spec.memory_resource,
             limits,
             requests,
@@ -64,13 +64,7 @@ class Hygon(base.Common):
             ),
             skip_fractions=True,
         )
-        cores = base.amount(
-            spec.cores_resource,
-            limits,
-            requests,
-            hint="write percent of one card as a whole number, 0 to 100",
-            skip_fractions=True,
-        )
+        cores = amounts.cores_percent(spec.cores_resource, limits, requests, skip_fractions=True)
         return request.DeviceRequest(
             vendor=KEYWORD,
             count=count,
@@ -88,7 +82,11 @@ class Hygon(base.Common):
             self.spec.memory_resource: "the container gets all memory of its cards",
             self.spec.cores_resource: "the container gets all cores of its cards",
         }
-        warnings = base.fraction_warnings(container, instead)
+        wish = self.derive(*amounts.quantities(container))
+        warnings = (
+            *amounts.fraction_warnings(container, instead),
+            *amounts.above_whole(self.spec.cores_resource, wish.cores_percent if wish else 0),
+        )
         return dataclasses.replace(changes, warnings=warnings)
 
 

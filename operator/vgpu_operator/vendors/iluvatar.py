@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from vgpu_operator.model import request
 from vgpu_operator.model.vendor_settings import iluvatar
-from vgpu_operator.vendors import base, walk
-from vgpu_operator.wire import fields, keys, shape
+from vgpu_operator.vendors import amounts, base, walk
+from vgpu_operator.wire import fields, lock_kinds, shape
 
 MEMORY_UNIT_MIB: Final = 256
 
@@ -31,7 +31,7 @@ class Iluvatar(base.Common):
             handshake_key=f"hami.io/node-handshake-{word}",
             to_allocate_key=f"hami.io/{word}-devices-to-allocate",
             allocated_key=f"hami.io/{word}-devices-allocated",
-            lock_key=keys.NODE_LOCK,
+            lock=lock_kinds.NODE_LOCK,
             count_resource=chip.resource_count_name,
             memory_resource=chip.resource_memory_name or None,
             memory_unit_mib=MEMORY_UNIT_MIB,
@@ -48,7 +48,7 @@ class Iluvatar(base.Common):
         Cores that are no whole number are ignored, as in HAMi; memory of 0
         and none both mean the whole card.
         """
-        count = base.card_count(self.spec.count_resource, limits, requests)
+        count = amounts.card_count(self.spec.count_resource, limits, requests)
         if not count:
             return None
         memory_mib = self._memory_mib(limits, requests)
@@ -72,8 +72,8 @@ class Iluvatar(base.Common):
         is then given whole.
         """
         usual = super().admit(container, pod)
-        limits, requests = base.quantities(container)
-        count = base.card_count(self.spec.count_resource, limits, requests)
+        limits, requests = amounts.quantities(container)
+        count = amounts.card_count(self.spec.count_resource, limits, requests)
         if not usual.asks or not count:
             return usual
         cores = self._cores(limits, requests) or 0
@@ -85,11 +85,11 @@ class Iluvatar(base.Common):
             asks=True,
             resources=resources,
             env={NAME_ENV: name} if name else {},
-            warnings=self._warnings(cores) if count == 1 else (),
+            warnings=amounts.above_whole(self.spec.cores_resource, cores) if count == 1 else (),
         )
 
     def _memory_mib(self, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> int:
-        units = base.amount(
+        units = amounts.amount(
             self.spec.memory_resource,
             limits,
             requests,
@@ -105,19 +105,9 @@ class Iluvatar(base.Common):
         *,
         skip_fractions: bool = False,
     ) -> int | None:
-        return base.amount(
-            self.spec.cores_resource,
-            limits,
-            requests,
-            hint="write percent of one card as a whole number, 0 to 100",
-            skip_fractions=skip_fractions,
+        return amounts.cores_percent(
+            self.spec.cores_resource, limits, requests, skip_fractions=skip_fractions
         )
-
-    def _warnings(self, cores: int) -> tuple[str, ...]:
-        if cores <= walk.WHOLE_CARD:
-            return ()
-        name = self.spec.cores_resource
-        return (f"{name}: {cores} is more than one whole card; it counts as 100",)
 
 
 def backends(section: iluvatar.IluvatarSettings) -> tuple[base.Vendor, ...]:

@@ -3,13 +3,14 @@
 Source: HAMi v2.10.0, ``pkg/device/kunlun/device.go``.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
 from vgpu_operator.model import device, fitting, policy, reason, request
 from vgpu_operator.model.vendor_settings import kunlun as kunlun_settings
-from vgpu_operator.vendors import base, kunlun_topology, walk
+from vgpu_operator.vendors import amounts, base, capacity, kunlun_topology, walk
 from vgpu_operator.wire import node_register
 
 KEYWORD: Final = "kunlun"
@@ -39,31 +40,29 @@ class Kunlun(base.Common):
             to_allocate_key=None,
             allocated_key="hami.io/kunlun-allocated",
             more_pod_keys=(INDEXES_KEY,),
-            lock_key=None,
+            lock=None,
             count_resource=settings.resource_count_name,
         )
 
     def register_text(self, node: base.NodeTexts) -> str | None:
         """Return the count of cards."""
-        return base.capacity_text(node.capacity, self.spec.count_resource)
+        return capacity.text_of(node.capacity, self.spec.count_resource)
 
     def decode_devices(self, text: str, *, node: str) -> node_register.RegisterText:
         """Return as many cards as the node counts, half of them on each NUMA node."""
-        count = base.decode_capacity(text)[self.spec.count_resource]
+        card = device.Device(
+            id=f"{node}-kunlun",
+            index=0,
+            type=KEYWORD,
+            slots=SLOTS,
+            memory_mib=CARD_MEMORY_MIB,
+            cores_percent=WHOLE_CARD_PERCENT,
+            healthy=True,
+        )
+        cards = capacity.whole_cards(text, self.spec.count_resource, card).devices
+        half = len(cards) // 2
         return node_register.RegisterText(
-            devices=tuple(
-                device.Device(
-                    id=f"{node}-kunlun-{index}",
-                    index=index,
-                    type=KEYWORD,
-                    slots=SLOTS,
-                    memory_mib=CARD_MEMORY_MIB,
-                    cores_percent=WHOLE_CARD_PERCENT,
-                    numa=int(index >= count // 2),
-                    healthy=True,
-                )
-                for index in base.numbered(count, key=self.spec.count_resource)
-            )
+            devices=tuple(dataclasses.replace(card, numa=int(card.index >= half)) for card in cards)
         )
 
     def selection(self, annotations: Mapping[str, Any]) -> request.CardSelection:
@@ -74,7 +73,7 @@ class Kunlun(base.Common):
         self, limits: Mapping[str, Any], requests: Mapping[str, Any]
     ) -> request.DeviceRequest | None:
         """Return that many whole cards; cores are not asked, all are charged."""
-        count = base.card_count(self.spec.count_resource, limits, requests)
+        count = amounts.card_count(self.spec.count_resource, limits, requests)
         if not count:
             return None
         return request.DeviceRequest(

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from vgpu_operator.model import fitting, reason, request
-from vgpu_operator.vendors import base, walk
+from vgpu_operator.vendors import selections, walk
 
 PLACES: Final = 8
 _WING: Final = 4
@@ -93,7 +93,7 @@ def fragmentation(indexes: Collection[int]) -> int:
 
 def selection(annotations: Mapping[str, Any]) -> request.CardSelection:
     """Return the rules of both spellings of the id lists."""
-    lists = [base.words(annotations.get(key)) for key in USE_IDS]
+    lists = [selections.words(annotations.get(key)) for key in USE_IDS]
     wanted = [words for words in lists if words]
     use_ids: tuple[str, ...] = ()
     if wanted:
@@ -101,7 +101,9 @@ def selection(annotations: Mapping[str, Any]) -> request.CardSelection:
         use_ids = both or (",",)
     return request.CardSelection(
         use_ids=use_ids,
-        avoid_ids=tuple(word for key in AVOID_IDS for word in base.words(annotations.get(key))),
+        avoid_ids=tuple(
+            word for key in AVOID_IDS for word in selections.words(annotations.get(key))
+        ),
     )
 
 

@@ -4,14 +4,13 @@ All users of a card have slices of the same size. Source: HAMi v2.10.0,
 ``pkg/device/kunlun/vdevice.go``.
 """
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
 from vgpu_operator.model import allocation, device, fitting, reason, request
 from vgpu_operator.model.vendor_settings import kunlun as kunlun_settings
-from vgpu_operator.vendors import base, kunlun_topology, walk
-from vgpu_operator.wire import fields, keys
+from vgpu_operator.vendors import amounts, base, charges, kunlun_topology, walk
+from vgpu_operator.wire import fields, lock_kinds
 
 KEYWORD: Final = "XPU"
 
@@ -36,7 +35,7 @@ class KunlunVxpu(base.Common):
             handshake_key="hami.io/node-handshake-xpu",
             to_allocate_key="hami.io/xpu-devices-to-allocate",
             allocated_key="hami.io/xpu-devices-allocated",
-            lock_key=keys.NODE_LOCK,
+            lock=lock_kinds.NODE_LOCK,
             count_resource=settings.resource_v_count_name,
             memory_resource=settings.resource_v_memory_name or None,
         )
@@ -49,7 +48,7 @@ class KunlunVxpu(base.Common):
         self, limits: Mapping[str, Any], requests: Mapping[str, Any]
     ) -> request.DeviceRequest | None:
         """Return that many slices of the smallest size that is large enough."""
-        count = base.card_count(self.spec.count_resource, limits, requests)
+        count = amounts.card_count(self.spec.count_resource, limits, requests)
         if not count:
             return None
         asked = self._memory_mib(limits, requests)
@@ -67,7 +66,7 @@ class KunlunVxpu(base.Common):
     def admit(self, container: Mapping[str, Any], pod: Mapping[str, Any]) -> base.ContainerChanges:
         """Write the slice's size where a memory is asked."""
         changes = super().admit(container, pod)
-        limits, requests = base.quantities(container)
+        limits, requests = amounts.quantities(container)
         asked = self._memory_mib(limits, requests)
         if not changes.asks or not self.spec.memory_resource or asked is None:
             return changes
@@ -89,11 +88,7 @@ class KunlunVxpu(base.Common):
         card: device.Device | None,  # noqa: ARG002  # a slice's size does not depend on the card
     ) -> allocation.DeviceShare:
         """Cut to the slice asked."""
-        return dataclasses.replace(
-            share,
-            memory_mib=min(share.memory_mib, asked.memory_mib),
-            cores_percent=min(share.cores_percent, asked.cores_percent),
-        )
+        return charges.cut(share, asked.memory_mib, asked.cores_percent)
 
     def choose(self, node: fitting.NodeState, ask: fitting.Ask) -> fitting.Answer:
         """Take cards that are linked and have room for a slice of this size."""
@@ -120,7 +115,7 @@ class KunlunVxpu(base.Common):
         return kunlun_topology.refused(node, ask)
 
     def _memory_mib(self, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> int | None:
-        return base.amount(
+        return amounts.amount(
             self.spec.memory_resource,
             limits,
             requests,

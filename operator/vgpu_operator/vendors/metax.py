@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from vgpu_operator.model import device, fitting, policy, request
 from vgpu_operator.model.vendor_settings import metax as metax_settings
-from vgpu_operator.vendors import base
+from vgpu_operator.vendors import amounts, base, capacity
 from vgpu_operator.wire import node_register
 
 KEYWORD: Final = "Metax-GPU"
@@ -40,38 +40,33 @@ class Metax(base.Common):
             handshake_key=None,
             to_allocate_key="hami.io/metax-gpu-devices-to-allocate",
             allocated_key="hami.io/metax-gpu-devices-allocated",
-            lock_key=None,
+            lock=None,
             count_resource=settings.resource_count_name,
             node_note_keys=(LOSSES_KEY, SCORES_KEY),
         )
 
     def register_text(self, node: base.NodeTexts) -> str | None:
         """Return the count of cards."""
-        return base.capacity_text(node.capacity, self.spec.count_resource)
+        return capacity.text_of(node.capacity, self.spec.count_resource)
 
     def decode_devices(self, text: str, *, node: str) -> node_register.RegisterText:
         """Return as many cards as the node counts."""
-        count = base.decode_capacity(text)[self.spec.count_resource]
-        return node_register.RegisterText(
-            devices=tuple(
-                device.Device(
-                    id=f"{node}-metax-{index}",
-                    index=index,
-                    type=KEYWORD,
-                    slots=1,
-                    memory_mib=CARD_MEMORY_MIB,
-                    cores_percent=WHOLE_CARD_PERCENT,
-                    healthy=True,
-                )
-                for index in base.numbered(count, key=self.spec.count_resource)
-            )
+        card = device.Device(
+            id=f"{node}-metax",
+            index=0,
+            type=KEYWORD,
+            slots=1,
+            memory_mib=CARD_MEMORY_MIB,
+            cores_percent=WHOLE_CARD_PERCENT,
+            healthy=True,
         )
+        return capacity.whole_cards(text, self.spec.count_resource, card)
 
     def derive(
         self, limits: Mapping[str, Any], requests: Mapping[str, Any]
     ) -> request.DeviceRequest | None:
         """Return that many whole cards."""
-        count = base.card_count(self.spec.count_resource, limits, requests)
+        count = amounts.card_count(self.spec.count_resource, limits, requests)
         if not count:
             return None
         return request.DeviceRequest(

@@ -13,17 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from vgpu_operator.model import allocation, device, errors, fitting, policy, reason, request
+from vgpu_operator.model import allocation, device, errors, fitting, policy, quota, reason, request
 from vgpu_operator.model.vendor_settings import metax as metax_settings
-from vgpu_operator.vendors import base, walk
+from vgpu_operator.vendors import amounts, base, charges, walk
 from vgpu_operator.wire import (
     clock_text,
     fields,
-    json_members,
-    keys,
+    lock_kinds,
     node_register,
     quantity,
-    register_json,
+    sgpu_json,
     shape,
 )
 
@@ -75,7 +74,7 @@ class MetaxSgpu(base.Common):
             to_allocate_key="hami.io/metax-sgpu-devices-to-allocate",
             allocated_key="hami.io/metax-sgpu-devices-allocated",
             more_pod_keys=(SHARES_KEY, TIME_KEY),
-            lock_key=keys.NODE_LOCK,
+            lock=lock_kinds.NODE_LOCK,
             count_resource=settings.resource_v_count_name,
             memory_resource=settings.resource_v_memory_name or None,
             memory_unit_mib=_GIB_IN_MIB,
@@ -87,37 +86,17 @@ class MetaxSgpu(base.Common):
 
     def decode_devices(self, text: str, *, node: str) -> node_register.RegisterText:  # noqa: ARG002
         """Read the plugin's own JSON list; a card's index is its place in it."""
-        cards: dict[str, device.Device] = {}
-        faults: list[errors.DecodeError] = []
-        for index, (offset, element) in enumerate(register_json.split_list(text, key=REGISTER_KEY)):
-            try:
-                card = _decode_card(element, index)
-            except errors.DecodeError as fault:
-                why = fault.reason
-            else:
-                if cards.setdefault(card.id, card) is card:
-                    continue
-                why = f"the id {fields.shown(card.id)} came before"
-            faults.append(errors.DecodeError(why, key=REGISTER_KEY, segment=index, offset=offset))
-        if faults and not cards:
-            raise faults[0]
-        return node_register.RegisterText(devices=tuple(cards.values()), faults=tuple(faults))
+        return sgpu_json.decode_cards(text, word=KEYWORD, key=REGISTER_KEY)
 
     def derive(
         self, limits: Mapping[str, Any], requests: Mapping[str, Any]
     ) -> request.DeviceRequest | None:
         """Return what the limits ask for; ``requests`` alone ask for nothing, as in HAMi."""
         del requests
-        count = base.card_count(self.spec.count_resource, limits, {})
+        count = amounts.card_count(self.spec.count_resource, limits, {})
         if not count:
             return None
-        cores = base.amount(
-            self.spec.cores_resource,
-            limits,
-            {},
-            hint="write percent of one card as a whole number, 0 to 100",
-            skip_fractions=True,
-        )
+        cores = amounts.cores_percent(self.spec.cores_resource, limits, {}, skip_fractions=True)
         memory_mib = self._memory_mib(limits)
         return request.DeviceRequest(
             vendor=KEYWORD,
@@ -131,7 +110,7 @@ class MetaxSgpu(base.Common):
 
     def admit(self, container: Mapping[str, Any], pod: Mapping[str, Any]) -> base.ContainerChanges:
         """Judge the pod's classes, and give it a quality class if it names none."""
-        limits, _ = base.quantities(container)
+        limits, _ = amounts.quantities(container)
         wish = self.derive(limits, {})
         if wish is None:
             return base.ContainerChanges(asks=False)
@@ -169,11 +148,19 @@ class MetaxSgpu(base.Common):
     ) -> allocation.DeviceShare:
         """Cut to the amounts asked: nothing is rounded here."""
         memory_mib = share.memory_mib if card is None else asked.memory_on(card.memory_mib)
-        return dataclasses.replace(
-            share,
-            memory_mib=min(share.memory_mib, memory_mib),
-            cores_percent=min(share.cores_percent, asked.cores_percent),
-        )
+        return charges.cut(share, memory_mib, asked.cores_percent)
+
+    def quota_memory(self, raw: object) -> int:
+        """Return MiB: like an amount in a pod, a bare limit is GiB and one with a suffix bytes."""
+        value = quantity.decode_plain_integer(raw)
+        return value // _BYTES_IN_MIB if _is_in_bytes(raw) else value * _GIB_IN_MIB
+
+    def least_cost(self, asked: request.DeviceRequest, notes: Mapping[str, str]) -> quota.Amount:
+        """Return the amounts asked of all cards; pods of the online class hold no cores."""
+        cost = super().least_cost(asked, notes)
+        if notes.get(CLASS_KEY) == ONLINE:
+            return dataclasses.replace(cost, cores=0)
+        return cost
 
     def choose(self, node: fitting.NodeState, ask: fitting.Ask) -> fitting.Answer:
         """Collect all cards that can serve; of more than needed take the best."""
@@ -236,11 +223,11 @@ class MetaxSgpu(base.Common):
     def _memory_mib(self, limits: Mapping[str, Any]) -> int:
         """Return MiB on each card; 0 where no memory, or 0, is asked."""
         name = self.spec.memory_resource
-        value = base.amount(name, limits, {}, at_most=fields.INT64_MAX, hint=_MEMORY_HINT)
+        value = amounts.amount(name, limits, {}, at_most=fields.INT64_MAX, hint=_MEMORY_HINT)
         if not name or not value:
             return 0
         raw = limits[name]
-        if quantity.canonical(raw).endswith(_BYTE_SUFFIXES):
+        if _is_in_bytes(raw):
             mib = value // _BYTES_IN_MIB
             if mib == 0:
                 raise errors.RequestError(
@@ -258,7 +245,7 @@ class MetaxSgpu(base.Common):
         self, container: Mapping[str, Any], wish: request.DeviceRequest
     ) -> tuple[str, ...]:
         found = list(
-            base.fraction_warnings(container, {self.spec.cores_resource: "it gets all cores"})
+            amounts.fraction_warnings(container, {self.spec.cores_resource: "it gets all cores"})
         )
         if wish.cores_percent > WHOLE_CARD_PERCENT:
             found.append(
@@ -283,25 +270,6 @@ def backends(section: metax_settings.MetaxSettings) -> tuple[base.Vendor, ...]:
     return (MetaxSgpu(section),) if section.resource_v_count_name else ()
 
 
-def _decode_card(element: object, index: int) -> device.Device:
-    members = json_members.members(element, name="a card")
-    return device.Device(
-        id=fields.decode_id(json_members.text(members, "uuid")),
-        index=index,
-        type=KEYWORD,
-        slots=json_members.integer(members, "totaldevcount"),
-        memory_mib=json_members.integer(members, "totalvram"),
-        cores_percent=json_members.integer(members, "totalcompute"),
-        numa=json_members.integer(members, "numa"),
-        healthy=json_members.boolean(members, "healthy"),
-        custom_info={
-            "QosPolicy": json_members.text(members, "qospolicy"),
-            "Model": json_members.text(members, "model"),
-            "LinkZone": json_members.integer(members, "linkzone"),
-        },
-    )
-
-
 def _share_members(uuid: str, cores: int, memory_mib: int) -> dict[str, object]:
     found: dict[str, object] = {"uuid": uuid}
     if cores:
@@ -309,6 +277,10 @@ def _share_members(uuid: str, cores: int, memory_mib: int) -> dict[str, object]:
     if memory_mib:
         found["vRam"] = memory_mib
     return found
+
+
+def _is_in_bytes(raw: object) -> bool:
+    return quantity.canonical(raw).endswith(_BYTE_SUFFIXES)
 
 
 def _zone(card: device.Device) -> int:

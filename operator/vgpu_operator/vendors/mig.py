@@ -134,12 +134,14 @@ def held_by_others(
 
     None when it cannot be known: a pod holds a card in MIG mode without
     saying where, its text cannot be read or names a card that is not here, or
-    it says that it holds an instance of a card that is not in MIG mode. Such a
-    card must take nobody else.
+    it says (there or by the id of its share) that it holds an instance of a
+    card that is not in MIG mode. Such a card must take nobody else.
     """
     here = {one.device.id for one in cards}
     found: list[device.MigPlacement] = []
     for tenants in _by_pod(card.tenants).values():
+        if card.device.mode != MODE and any(one.share.names_instance for one in tenants):
+            return None
         try:
             instances = decode_allocations(tenants[0].notes.get(ALLOCATIONS_KEY, ""))
         except errors.DecodeError:

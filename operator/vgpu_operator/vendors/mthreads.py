@@ -5,14 +5,13 @@ container and another card in the next. Source: HAMi v2.10.0,
 ``pkg/device/mthreads/device.go``.
 """
 
-import dataclasses
 import datetime
 from collections.abc import Mapping
 from typing import Any, Final
 
 from vgpu_operator.model import allocation, device, errors, fitting, reason, request
 from vgpu_operator.model.vendor_settings.mthreads import MthreadsSettings
-from vgpu_operator.vendors import base, walk
+from vgpu_operator.vendors import amounts, base, capacity, charges, walk
 from vgpu_operator.wire import clock_text, fields, node_register
 
 KEYWORD: Final = "Mthreads"
@@ -63,7 +62,7 @@ class Mthreads(base.Common):
             to_allocate_key=None,
             allocated_key="hami.io/mthreads-vgpu-devices-allocated",
             more_pod_keys=(INDEX_KEY, TIME_KEY, NODE_KEY),
-            lock_key=None,
+            lock=None,
             count_resource=settings.resource_count_name,
             memory_resource=self._memory or None,
             memory_unit_mib=MEMORY_UNIT_MIB,
@@ -75,38 +74,30 @@ class Mthreads(base.Common):
 
     def register_text(self, node: base.NodeTexts) -> str | None:
         """Return the node's cores and memory."""
-        return base.capacity_text(node.capacity, self._cores, self._memory)
+        return capacity.text_of(node.capacity, self._cores, self._memory)
 
     def decode_devices(self, text: str, *, node: str) -> node_register.RegisterText:
         """Return a card per 16 cores begun, each with its part of the memory."""
-        found = base.decode_capacity(text)
-        cores = found[self._cores]
-        units = found.get(self._memory, 0)
-        count = -(-cores // CORES_PER_CARD)
-        return node_register.RegisterText(
-            devices=tuple(
-                device.Device(
-                    id=f"{node}-mthreads-{index}",
-                    index=index,
-                    type=KEYWORD,
-                    slots=SLOTS,
-                    memory_mib=units * MEMORY_UNIT_MIB * CORES_PER_CARD // cores,
-                    cores_percent=CORES_PER_CARD,
-                    healthy=True,
-                )
-                for index in base.numbered(count, key=self._cores)
-            )
+        card = device.Device(
+            id=f"{node}-mthreads",
+            index=0,
+            type=KEYWORD,
+            slots=SLOTS,
+            memory_mib=0,
+            cores_percent=CORES_PER_CARD,
+            healthy=True,
         )
+        return capacity.parts(text, self._cores, self._memory, card, unit_mib=MEMORY_UNIT_MIB)
 
     def derive(
         self, limits: Mapping[str, Any], requests: Mapping[str, Any]
     ) -> request.DeviceRequest | None:
         """Return what one container asks for; amounts are shared by its cards."""
-        count = base.card_count(self.spec.count_resource, limits, requests)
+        count = amounts.card_count(self.spec.count_resource, limits, requests)
         if not count:
             return None
         units = self._units(limits, requests) or 0
-        cores = base.amount(
+        cores = amounts.amount(
             self._cores,
             limits,
             requests,
@@ -126,25 +117,21 @@ class Mthreads(base.Common):
         pod: Mapping[str, Any],  # noqa: ARG002
     ) -> base.ContainerChanges:
         """Give whole cards to who asks for several, or for one without memory."""
-        limits, requests = base.quantities(container)
+        limits, requests = amounts.quantities(container)
         name = self.spec.count_resource
-        count = base.card_count(name, limits, requests)
+        count = amounts.card_count(name, limits, requests)
         if count is None:
             return base.ContainerChanges(asks=False)
         if count == 0:
             raise errors.RequestError(f"{name}: 0 cards cannot be asked for; write 1 or more")
-        missing = {
-            resource: requests[resource]
-            for resource in self.spec.resources
-            if limits.get(resource) is None and requests.get(resource) is not None
-        }
-        if count == 1 and base.asked(self._memory, limits, requests) is not None:
+        self.derive(limits, requests)
+        missing = amounts.only_in_requests(self.spec.resources, limits, requests)
+        if count == 1 and amounts.asked(self._memory, limits, requests) is not None:
             units = self._units(limits, requests)
             if units not in LEGAL_UNITS:
                 raise errors.RequestError(
                     f"{self._memory}: {units} is no size of a share; {_legal()}"
                 )
-            self.derive(limits, requests)
             return base.ContainerChanges(asks=True, resources=missing)
         whole = {self._cores: CORES_PER_CARD * count, self._memory: UNITS_PER_CARD * count}
         for resource, total in whole.items():
@@ -181,14 +168,10 @@ class Mthreads(base.Common):
     ) -> allocation.DeviceShare:
         """Cut to the amounts asked."""
         memory_mib = share.memory_mib if card is None else card.memory_mib
-        return dataclasses.replace(
-            share,
-            memory_mib=min(share.memory_mib, asked.memory_on(memory_mib)),
-            cores_percent=min(share.cores_percent, asked.cores_percent),
-        )
+        return charges.cut(share, asked.memory_on(memory_mib), asked.cores_percent)
 
     def _units(self, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> int | None:
-        return base.amount(
+        return amounts.amount(
             self._memory,
             limits,
             requests,

@@ -12,10 +12,11 @@ from typing import Any
 
 from vgpu_operator.model import device, errors, fitting, policy, request
 from vgpu_operator.model.vendor_settings import nvidia as nvidia_settings
-from vgpu_operator.vendors import base, mig, nvidia_walk, topology
-from vgpu_operator.wire import fields, keys, quantity, shape
+from vgpu_operator.vendors import amounts, base, mig, nvidia_walk, topology
+from vgpu_operator.wire import fields, lock_kinds, quantity, shape
 
 KEYWORD = "NVIDIA"
+HIDDEN_ENV = {"NVIDIA_VISIBLE_DEVICES": "none"}
 
 WHOLE_CARD_CORES_PERCENT = 100
 
@@ -47,7 +48,7 @@ class Nvidia(base.Common):
             to_allocate_key="hami.io/vgpu-devices-to-allocate",
             allocated_key="hami.io/vgpu-devices-allocated",
             more_pod_keys=(mig.ALLOCATIONS_KEY,),
-            lock_key=keys.NODE_LOCK,
+            lock=lock_kinds.NODE_LOCK,
             count_resource=settings.resource_count_name,
             memory_resource=settings.resource_memory_name or None,
             memory_unit_mib=settings.memory_factor,
@@ -89,7 +90,7 @@ class Nvidia(base.Common):
             memory_percent=memory_percent,
             cores_percent=self._lenient_cores(limits, requests),
             memory_by_default=unnamed,
-            cores_by_default=base.asked(self.spec.cores_resource, limits, requests) is None,
+            cores_by_default=amounts.asked(self.spec.cores_resource, limits, requests) is None,
         )
 
     def admit(
@@ -110,7 +111,9 @@ class Nvidia(base.Common):
             changed[self.spec.count_resource] = str(count)
         env = self._policy_env()
         if not count:
-            return base.ContainerChanges(asks=False, env=env, idle_env=self._idle_env())
+            return base.ContainerChanges(
+                asks=False, env=env, idle_env=HIDDEN_ENV, hides=self._settings.overwrite_env
+            )
 
         for name in self.spec.resources:
             if limits.get(name) is None and requests.get(name) is not None:
@@ -167,21 +170,15 @@ class Nvidia(base.Common):
         return _Wish(
             count=self._count(limits, requests),
             memory_mib=self._memory_mib(limits, requests),
-            memory_percent=base.amount(
+            memory_percent=amounts.amount(
                 spec.memory_percent_resource,
                 limits,
                 requests,
                 at_most=100,
                 hint="write an integer between 0 and 100",
             ),
-            cores_percent=base.amount(
-                spec.cores_resource,
-                limits,
-                requests,
-                at_most=fields.INT32_MAX,
-                hint="write percent of one card as a whole number, 0 to 100",
-            ),
-            priority=base.amount(
+            cores_percent=amounts.cores_percent(spec.cores_resource, limits, requests),
+            priority=amounts.amount(
                 spec.priority_resource,
                 limits,
                 requests,
@@ -191,7 +188,7 @@ class Nvidia(base.Common):
         )
 
     def _count(self, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> int | None:
-        return base.amount(
+        return amounts.amount(
             self.spec.count_resource,
             limits,
             requests,
@@ -202,24 +199,24 @@ class Nvidia(base.Common):
     def _memory_mib(self, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> int | None:
         name = self.spec.memory_resource
         unit_mib = self.spec.memory_unit_mib
-        value = base.amount(
+        value = amounts.amount(
             name,
             limits,
             requests,
             at_most=fields.INT32_MAX // unit_mib,
-            hint=_memory_hint(base.asked(name, limits, requests), unit_mib),
+            hint=_memory_hint(amounts.asked(name, limits, requests), unit_mib),
         )
         return None if value is None else value * unit_mib
 
     def _lenient_percent(
         self, limits: Mapping[str, Any], requests: Mapping[str, Any]
     ) -> int | None:
-        value = _whole(base.asked(self.spec.memory_percent_resource, limits, requests))
+        value = _whole(amounts.asked(self.spec.memory_percent_resource, limits, requests))
         return min(value, 100) if value is not None and value > 0 else None
 
     def _lenient_cores(self, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> int:
         name = self.spec.cores_resource
-        raw = base.asked(name, limits, requests)
+        raw = amounts.asked(name, limits, requests)
         value = _whole(raw)
         if value is None:
             return self._settings.default_cores
@@ -244,16 +241,8 @@ class Nvidia(base.Common):
         policy = self._settings.gpu_core_policy
         return {} if policy in ("", "default") else {"GPU_CORE_UTILIZATION_POLICY": policy}
 
-    def _idle_env(self) -> dict[str, str]:
-        return {"NVIDIA_VISIBLE_DEVICES": "none"} if self._settings.overwrite_env else {}
-
     def _warnings(self, wish: _Wish) -> tuple[str, ...]:
-        found = []
-        if wish.cores_percent is not None and wish.cores_percent > WHOLE_CARD_CORES_PERCENT:
-            found.append(
-                f"{self.spec.cores_resource}: {wish.cores_percent} is more than one whole card; "
-                "it counts as 100"
-            )
+        found = list(amounts.above_whole(self.spec.cores_resource, wish.cores_percent or 0))
         if wish.memory_mib is not None and wish.memory_mib >= IMPLAUSIBLE_MEMORY_MIB:
             found.append(
                 f"{self.spec.memory_resource}: {wish.memory_mib} MiB on each card is more than "

@@ -2,15 +2,19 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from vgpu_operator.model import allocation, errors, records, request
-from vgpu_operator.vendors import base, requests
-from vgpu_operator.wire import bind_phase, clock_text, keys, pod_devices, quantity, shape
-
-_NO_PROMISE: Mapping[str, allocation.PodShares] = MappingProxyType({})
-_NO_FAULT: Mapping[str, errors.DecodeError] = MappingProxyType({})
+from vgpu_operator.vendors import base, promised, requests
+from vgpu_operator.wire import (
+    clock_text,
+    dialects,
+    keys,
+    lock_kinds,
+    node_register,
+    quantity,
+    shape,
+)
 
 
 def node_record(raw: Mapping[str, Any], vendors: Sequence[base.Vendor]) -> records.NodeRecord:
@@ -29,18 +33,28 @@ def node_record(raw: Mapping[str, Any], vendors: Sequence[base.Vendor]) -> recor
     locks: dict[str, str] = {}
     counts: dict[str, int] = {}
     notes: dict[str, str] = {}
+    older: dict[str, records.OlderKeys] = {}
     for vendor in vendors:
         spec = vendor.spec
         register = vendor.register_text(texts)
+        places = None
+        if register is None:
+            places = _older_keys(annotations, spec)
+        if places is not None:
+            older[spec.keyword] = places
+            register = _text_or_none(annotations, places.register)
         if register is not None:
             registers[spec.keyword] = register
-        _copy_text(annotations, spec.handshake_key, handshakes, spec.keyword)
+        handshake_key = spec.handshake_key if places is None else places.handshake
+        _copy_text(annotations, handshake_key, handshakes, spec.keyword)
         _copy_text(annotations, spec.lock_key, locks, spec.lock_key)
         count = _count(allocatable.get(spec.supply_resource or spec.count_resource))
         if count is not None:
             counts[spec.keyword] = count
         for key in spec.node_note_keys:
             _copy_text(annotations if key in annotations else texts.labels, key, notes, key)
+    for kind in lock_kinds.DIALECT_LOCKS:
+        _copy_text(annotations, kind.key, locks, kind.key)
     cordoned = shape.text(annotations.get(keys.DEVICE_CORDON)).split(",")
     return records.NodeRecord(
         name=texts.name,
@@ -53,7 +67,39 @@ def node_record(raw: Mapping[str, Any], vendors: Sequence[base.Vendor]) -> recor
         cordoned=frozenset(word.strip() for word in cordoned if word.strip()),
         woken=shape.text(annotations.get(keys.WAKE)),
         notes=notes,
+        older=older,
     )
+
+
+def _older_keys(annotations: Mapping[str, Any], spec: base.VendorSpec) -> records.OlderKeys | None:
+    """Return where a vendor registers in an older dialect; None = nowhere.
+
+    A handshake alone counts too, where today's is absent: the register text
+    has been removed, and its cards stay until they expire.
+    """
+    every = tuple(places for d in dialects.ALL for places in d.node_keys.get(spec.keyword, ()))
+    for places in every:
+        if isinstance(annotations.get(places.register), str):
+            return places
+    if spec.handshake_key in annotations:
+        return None
+    return next((places for places in every if places.handshake in annotations), None)
+
+
+def decode_register(
+    record: records.NodeRecord, vendor: base.Vendor, text: str
+) -> node_register.RegisterText:
+    """Return the cards that a vendor's register text on that node lists.
+
+    Raises:
+        DecodeError: nothing in the text can be read.
+    """
+    places = record.older.get(vendor.spec.keyword)
+    if places is None:
+        return vendor.decode_devices(text, node=record.name)
+    # Older dialects have the annotation for every vendor, also for those that are
+    # read from the node's capacity today.
+    return node_register.decode_register(text, key=places.register)
 
 
 def pod_record(
@@ -69,29 +115,31 @@ def pod_record(
     spec = shape.mapping(raw.get("spec"))
     status = shape.mapping(raw.get("status"))
     wish = _request(raw, vendors, aliases)
-    promised, faults = _promised(annotations, vendors, n_containers=len(wish.containers))
-    if promised:
-        wish = _with_notes(wish, annotations, vendors, promised)
+    node = shape.text(spec.get("nodeName"))
+    admitted = bool(status.get("startTime")) or status.get("phase") == "Running"
+    promise = promised.read(annotations, vendors, wish, node=node, admitted=admitted)
+    if promise.shares:
+        wish = _with_notes(wish, annotations, vendors, promise.shares)
     return records.PodRecord(
         key=wish.pod,
         resource_version=shape.text(metadata.get("resourceVersion")),
-        node=shape.text(spec.get("nodeName")),
+        node=node,
         phase=shape.text(status.get("phase")),
         scheduler=shape.text(spec.get("schedulerName")),
         request=wish,
-        admitted=bool(status.get("startTime")) or status.get("phase") == "Running",
+        admitted=admitted,
         deleting=bool(metadata.get("deletionTimestamp")),
         init_done=_init_done(wish, status),
-        promised_node=shape.text(annotations.get(keys.ASSIGNED_NODE)),
-        promised=promised,
-        to_allocate=_to_allocate(annotations, vendors),
-        bind_phase=bind_phase.decode_bind_phase(_text_or_none(annotations, keys.BIND_PHASE)),
-        bind_time_s=clock_text.decode_unix_s(shape.text(annotations.get(keys.BIND_TIME))),
-        faults=faults,
+        promised_node=promise.node,
+        promised=promise.shares,
+        to_allocate=promise.to_allocate,
+        bind_phase=promise.bind_phase,
+        bind_time_s=promise.bind_time_s,
+        faults=promise.faults,
         group=_group(metadata, spec),
         has_volumes=_has_claims(spec),
         refused=_is_refused(status),
-        carried=_carried(annotations, vendors),
+        carried=promise.carried,
         fenced=shape.text(annotations.get(keys.FENCE)),
         opted_out=labels.get(keys.WEBHOOK_LABEL) == keys.WEBHOOK_IGNORE,
         created=clock_text.decode_time(shape.text(metadata.get("creationTimestamp"))),
@@ -118,63 +166,23 @@ def _request(
     return dataclasses.replace(wish, containers=containers)
 
 
-def _promised(
-    annotations: Mapping[str, Any], vendors: Sequence[base.Vendor], *, n_containers: int
-) -> tuple[Mapping[str, allocation.PodShares], Mapping[str, errors.DecodeError]]:
-    """Return the readable shares and the first fault of each vendor's text."""
-    if not annotations:
-        return _NO_PROMISE, _NO_FAULT
-    promised: dict[str, allocation.PodShares] = {}
-    faults: dict[str, errors.DecodeError] = {}
-    for vendor in vendors:
-        key = vendor.spec.allocated_key
-        text = shape.text(annotations.get(key)) if key else ""
-        if not key or not text:
-            continue
-        devices = pod_devices.decode_pod_devices(text, key=key, containers=n_containers)
-        promised[vendor.spec.keyword] = devices.shares
-        if devices.faults:
-            faults[vendor.spec.keyword] = devices.faults[0]
-    return promised, faults
-
-
 def _with_notes(
     wish: request.PodRequest,
     annotations: Mapping[str, Any],
     vendors: Sequence[base.Vendor],
-    promised: Mapping[str, allocation.PodShares],
+    shares: Mapping[str, allocation.PodShares],
 ) -> request.PodRequest:
     """Add the texts that go with a promise, whether or not the pod asks for it."""
     notes = {
         key: text
         for vendor in vendors
-        if vendor.spec.pod_note_keys and vendor.spec.keyword in promised
+        if vendor.spec.pod_note_keys and vendor.spec.keyword in shares
         for key in vendor.spec.pod_note_keys
         if isinstance(text := annotations.get(key), str)
     }
     if notes.keys() <= wish.notes.keys():
         return wish
     return dataclasses.replace(wish, notes={**wish.notes, **notes})
-
-
-def _to_allocate(annotations: Mapping[str, Any], vendors: Sequence[base.Vendor]) -> frozenset[str]:
-    if not annotations:
-        return frozenset()
-    return frozenset(
-        vendor.spec.keyword
-        for vendor in vendors
-        if vendor.spec.to_allocate_key
-        and not pod_devices.is_served(shape.text(annotations.get(vendor.spec.to_allocate_key)))
-    )
-
-
-def _carried(annotations: Mapping[str, Any], vendors: Sequence[base.Vendor]) -> frozenset[str]:
-    """Return the vendors' annotations that only the protocol writes and that hold something."""
-    if not annotations:
-        return frozenset()
-    return frozenset(
-        key for vendor in vendors for key in vendor.spec.pod_keys if annotations.get(key)
-    )
 
 
 def _init_done(wish: request.PodRequest, status: Mapping[str, Any]) -> bool:

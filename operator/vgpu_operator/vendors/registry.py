@@ -5,7 +5,6 @@ from vgpu_operator.vendors import (
     amd,
     ascend,
     awsneuron,
-    base,
     biren,
     cambricon,
     enflame,
@@ -18,31 +17,34 @@ from vgpu_operator.vendors import (
     metax_sgpu,
     mthreads,
     nvidia,
+    roster,
     vastai,
 )
 
 
-def build(settings: Settings) -> tuple[base.Vendor, ...]:
+def build(settings: Settings) -> roster.Roster:
     """Return every vendor under the names and defaults of ``settings``.
 
     Ascend's and Iluvatar's chips come last and only where they are switched on.
     """
     sections = settings.vendors
-    return (
-        nvidia.Nvidia(sections.nvidia),
-        *cambricon.backends(sections.cambricon),
-        *hygon.backends(sections.hygon),
-        *enflame.backends(sections.enflame),
-        *enflame_drs.backends(sections.enflame),
-        *mthreads.backends(sections.mthreads),
-        *metax.backends(sections.metax),
-        *metax_sgpu.backends(sections.metax),
-        *kunlun.backends(sections.kunlun),
-        *kunlun_vxpu.backends(sections.kunlun),
-        *awsneuron.backends(sections.awsneuron),
-        *amd.backends(sections.amd),
-        *vastai.backends(sections.vastai),
-        *biren.backends(sections.biren),
-        *ascend.backends(sections.ascend),
-        *iluvatar.backends(sections.iluvatar),
+    return roster.Roster(
+        (
+            nvidia.Nvidia(sections.nvidia),
+            *cambricon.backends(sections.cambricon),
+            *hygon.backends(sections.hygon),
+            *enflame.backends(sections.enflame),
+            *enflame_drs.backends(sections.enflame),
+            *mthreads.backends(sections.mthreads),
+            *metax.backends(sections.metax),
+            *metax_sgpu.backends(sections.metax),
+            *kunlun.backends(sections.kunlun),
+            *kunlun_vxpu.backends(sections.kunlun),
+            *awsneuron.backends(sections.awsneuron),
+            *amd.backends(sections.amd),
+            *vastai.backends(sections.vastai),
+            *biren.backends(sections.biren),
+            *ascend.backends(sections.ascend),
+            *iluvatar.backends(sections.iluvatar),
+        )
     )

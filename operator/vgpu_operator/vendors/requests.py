@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from vgpu_operator.model import errors, policy, request
-from vgpu_operator.vendors import base
+from vgpu_operator.vendors import base, roster, selections
 from vgpu_operator.wire import fields, keys, shape
 
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
@@ -50,14 +50,15 @@ def without_weights(
     aliases: Mapping[str, Sequence[str]],
 ) -> request.PodRequest:
     """Return what a pod asks for, scoring weights left out; never raises."""
+    served = roster.of(vendors)
     containers = tuple(
-        _container(container, kind, vendors, aliases) for kind, container in _by_kind(pod)
+        _container(container, kind, served, aliases) for kind, container in _by_kind(pod)
     )
     found = request.PodRequest(pod=pod_key(pod), containers=containers)
     if not found.wants_devices:
         return found
     annotations = _annotations(pod)
-    by_keyword = {vendor.spec.keyword: vendor for vendor in vendors}
+    by_keyword = served.by_keyword
     rules = ((word, by_keyword[word].selection(annotations)) for word in found.vendors)
     return dataclasses.replace(
         found,
@@ -103,7 +104,7 @@ def _by_kind(
 def _container(
     container: Mapping[str, Any],
     kind: request.ContainerKind,
-    vendors: Sequence[base.Vendor],
+    vendors: roster.Roster,
     aliases: Mapping[str, Sequence[str]],
 ) -> request.ContainerRequest:
     name = shape.text(container.get("name"))
@@ -115,7 +116,7 @@ def _container(
     limits, requests = _under_todays_names(limits, requests, aliases)
     devices = []
     impossible = ""
-    for vendor in vendors:
+    for vendor in vendors.asked((*limits, *requests)):
         try:
             wish = vendor.derive(limits, requests)
         except errors.RequestError as fault:
@@ -169,7 +170,43 @@ def _node_policy(text: object) -> policy.NodePolicy | None:
 def _card_policies(text: object) -> tuple[policy.CardPolicy, ...]:
     """Return the chain of a comma list; words that are no policy are left out."""
     known = {word.value: word for word in policy.CardPolicy}
-    return tuple(known[word] for word in base.words(text) if word in known)
+    return tuple(known[word] for word in selections.words(text) if word in known)
+
+
+def unknown_policies(pod: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a sentence for each of the pod's policies that has a word that is none."""
+    annotations = _annotations(pod)
+    found = []
+    for key, known in (
+        (keys.NODE_POLICY, policy.NodePolicy),
+        (keys.CARD_POLICY, policy.CardPolicy),
+    ):
+        text = annotations.get(key)
+        words = selections.words(text) if known is policy.CardPolicy else (shape.text(text),)
+        unknown = [word for word in words if word and word not in set(known)]
+        if unknown:
+            found.append(
+                f"annotation {key}: no policy, and ignored: "
+                f"{', '.join(map(fields.shown, unknown))}; known are {', '.join(known)}"
+            )
+    return tuple(found)
+
+
+def unreadable_rules(pod: Mapping[str, Any], vendors: Sequence[base.Vendor]) -> tuple[str, ...]:
+    """Return a sentence for weights, and for yes-or-no rules, that cannot be read."""
+    annotations = _annotations(pod)
+    found = []
+    try:
+        weights(annotations.get(keys.SCORING_WEIGHTS))
+    except errors.RequestError as fault:
+        found.append(f"{fault}; until then no node takes the pod")
+    for key in (vendor.spec.numa_bind_key for vendor in vendors):
+        text = annotations.get(key) if key else None
+        if text is not None and not selections.is_boolean(text):
+            found.append(
+                f"annotation {key}: {fields.shown(text)} is ignored; write true or false"
+            )
+    return tuple(found)
 
 
 def weights(text: object) -> policy.ScoringWeights | None:

@@ -6,62 +6,23 @@ v2.10.0, ``pkg/device/vastai/device.go``.
 """
 
 import collections
-import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
 
-from vgpu_operator.model import allocation, device, fitting, policy, reason, request
+from vgpu_operator.model import device, fitting, policy, reason
 from vgpu_operator.model.vendor_settings.vastai import VastaiSettings
-from vgpu_operator.vendors import base, walk
-from vgpu_operator.wire import keys, node_register
-
-KEYWORD: Final = "Vastai"
-
-ALL_CORES: Final = 100
-"""Whatever the plugin registers."""
-
-CHECKS: Final = (
-    walk.healthy,
-    walk.not_cordoned,
-    walk.id_allowed,
-    walk.slots_left,
-    walk.unused_if_mutex,
-)
+from vgpu_operator.vendors import base, unaccounted, walk
 
 
-class Vastai(base.Common):
+class Vastai(unaccounted.Unaccounted):
     """Vastai under the names of its settings."""
 
-    vectorised = False
-
     def __init__(self, settings: VastaiSettings) -> None:
-        self.spec = base.VendorSpec(
-            keyword=KEYWORD,
-            id="vastai",
-            register_key="hami.io/node-va-register",
-            handshake_key="hami.io/node-handshake-va",
-            to_allocate_key="hami.io/Vastai-devices-to-allocate",
-            allocated_key="hami.io/Vastai-devices-allocated",
-            lock_key=keys.NODE_LOCK,
+        self.spec = unaccounted.spec(
+            "Vastai",
+            node_word="va",
+            domain="vastaitech.com",
             count_resource=settings.resource_count_name,
-            use_id_key="vastaitech.com/use-gpuuuid",
-            avoid_id_key="vastaitech.com/nouse-gpuuuid",
         )
-
-    def decode_devices(self, text: str, *, node: str) -> node_register.RegisterText:
-        """Read the register annotation; every device has 100 cores."""
-        read = super().decode_devices(text, node=node)
-        devices = (dataclasses.replace(card, cores_percent=ALL_CORES) for card in read.devices)
-        return dataclasses.replace(read, devices=tuple(devices))
-
-    def derive(
-        self, limits: Mapping[str, Any], requests: Mapping[str, Any]
-    ) -> request.DeviceRequest | None:
-        """Return how many devices or dies one container asks for."""
-        count = base.card_count(self.spec.count_resource, limits, requests)
-        if not count:
-            return None
-        return request.DeviceRequest(vendor=KEYWORD, count=count, memory_percent=100)
 
     def choose(self, node: fitting.NodeState, ask: fitting.Ask) -> fitting.Answer:
         """Take the first devices with a slot left, dies of one physical card together.
@@ -71,27 +32,15 @@ class Vastai(base.Common):
         """
         count = ask.wish.count
         if len(node.cards) < count or not _is_die(node.cards[-1].device):
-            answer = walk.first_fitting(node, ask, CHECKS)
-            if isinstance(answer, fitting.Refused):
-                return answer
-            return _picks([pick.card for pick in answer])
-        passed, counts = walk.usable(node, ask, (*CHECKS, _free_of_others(node, ask)))
+            return super().choose(node, ask)
+        passed, counts = walk.usable(node, ask, (*walk.BY_SLOTS, _free_of_others(node, ask)))
         if len(passed) < count:
             if passed:
                 counts[reason.Reason.TOO_FEW_FREE_CARDS.value] = len(passed)
             return fitting.Refused(counts=counts)
         if 1 < count < len(passed):
             passed = _together(node, passed)
-        return _picks(passed[:count])
-
-    def cap(
-        self,
-        asked: request.DeviceRequest,  # noqa: ARG002
-        share: allocation.DeviceShare,
-        card: device.Device | None,  # noqa: ARG002
-    ) -> allocation.DeviceShare:
-        """Cut to no memory and no cores: only slots are accounted."""
-        return dataclasses.replace(share, memory_mib=0, cores_percent=0)
+        return unaccounted.picks(passed[:count])
 
     def node_score(
         self,
@@ -147,10 +96,6 @@ def _physical_card(card: device.Device) -> str:
     """Return which physical card a die sits on; empty when nobody says it."""
     place = card.custom_info.get("AIC")
     return "" if place is None or isinstance(place, dict | list) else str(place)
-
-
-def _picks(cards: Sequence[int]) -> tuple[fitting.Pick, ...]:
-    return tuple(fitting.Pick(card=card, memory_mib=0, cores=0) for card in cards)
 
 
 def backends(settings: VastaiSettings) -> tuple[base.Vendor, ...]:

@@ -106,6 +106,16 @@ COMMON: Final[tuple[Check, ...]] = (
 )
 
 
+BY_SLOTS: Final[tuple[Check, ...]] = (
+    healthy,
+    not_cordoned,
+    id_allowed,
+    slots_left,
+    unused_if_mutex,
+)
+"""For vendors whose memory and cores are not kept account of, or otherwise."""
+
+
 def usable(
     node: fitting.NodeState, ask: fitting.Ask, checks: Sequence[Check]
 ) -> tuple[list[int], dict[str, int]]:

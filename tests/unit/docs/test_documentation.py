@@ -211,11 +211,6 @@ def _keys(*vendors: base.Vendor) -> Iterator[str]:
                 yield from value
 
 
-@pytest.mark.parametrize("key", sorted(set(_keys(*VENDORS))))
-def test_every_vendors_key_is_in_a_table(key: str) -> None:
-    assert f"`{key}`" in _text("docs/protocol.md")
-
-
 SHARED = {value for name, value in vars(keys).items() if name.isupper() and "/" in value}
 
 

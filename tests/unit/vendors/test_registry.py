@@ -28,7 +28,8 @@ def test_every_vendors_file_is_in_use() -> None:
     folder = pathlib.Path(registry.__file__).parent
     files = {path.stem for path in folder.glob("*.py")}
     shared = {"__init__", "base", "records", "registry", "requests", "walk", "nvidia_walk"}
-    shared |= {"mig", "topology", "kunlun_topology"}
+    shared |= {"mig", "topology", "kunlun_topology", "promised", "unaccounted", "roster"}
+    shared |= {"amounts", "capacity", "charges", "selections", "quotas"}
 
     used = {type(vendor).__module__.rpartition(".")[2] for vendor in EVERYTHING}
 
