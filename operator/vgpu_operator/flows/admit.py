@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vgpu_operator.flows import json_patch
-from vgpu_operator.model import errors
+from vgpu_operator.flows import hiding, json_patch, quotas
+from vgpu_operator.model import errors, quota
 from vgpu_operator.model.settings import Settings
-from vgpu_operator.vendors import base
-from vgpu_operator.wire import fields, keys, shape
+from vgpu_operator.vendors import base, requests
+from vgpu_operator.wire import dialects, fields, keys, shape
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 """The kubelet's mark on the API's copy of a static pod, which already runs."""
@@ -23,7 +23,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
 FORBIDDEN = 403
 UNPROCESSABLE = 422
 
-PROTOCOL_ANNOTATIONS = (keys.ASSIGNED_NODE, keys.ASSIGNED_TIME, keys.BIND_TIME, keys.BIND_PHASE)
+PROTOCOL_ANNOTATIONS = dialects.POD_KEYS
 """Annotations of a placed pod. On a new one they come from a copied manifest."""
 
 _CONTAINER_FIELDS = ("initContainers", "containers", "ephemeralContainers")
@@ -67,8 +67,21 @@ class _Container:
         return any(change.asks for change in self.changes.values())
 
 
-def admit(pod: Mapping[str, Any], *, settings: Settings, vendors: Sequence[base.Vendor]) -> Verdict:
-    """Judge a pod that is about to be created."""
+def admit(
+    pod: Mapping[str, Any],
+    *,
+    settings: Settings,
+    vendors: Sequence[base.Vendor],
+    standing: quota.Standing = quota.UNBOUNDED,
+) -> Verdict:
+    """Judge a pod that is about to be created.
+
+    Args:
+        pod: as sent.
+        settings: the operator's.
+        vendors: as ``registry.build`` returns them.
+        standing: how the pod's namespace stands against its quotas.
+    """
     spec = shape.mapping(pod.get("spec"))
     if _is_exempt(pod) or not _is_ours(spec, settings):
         return UNTOUCHED
@@ -81,10 +94,19 @@ def admit(pod: Mapping[str, Any], *, settings: Settings, vendors: Sequence[base.
     refusal = _privileged_refusal(spec) or _node_refusal(spec, settings)
     if refusal:
         return Verdict(allowed=False, code=FORBIDDEN, message=refusal)
+    patch = tuple(_patch(pod, containers, settings=settings, vendors=vendors))
+    refusal = _quota_refusal(pod, patch, standing, settings=settings, vendors=vendors)
+    if refusal:
+        return Verdict(allowed=False, code=FORBIDDEN, message=refusal)
     return Verdict(
         allowed=True,
-        patch=tuple(_patch(pod, containers, settings=settings, vendors=vendors)),
-        warnings=tuple(_warnings(containers)),
+        patch=patch,
+        warnings=(
+            *_container_warnings(containers),
+            *hiding.of_pod(pod).warnings,
+            *requests.unknown_policies(pod),
+            *requests.unreadable_rules(pod, vendors),
+        ),
     )
 
 
@@ -146,6 +168,24 @@ def _node_refusal(spec: Mapping[str, Any], settings: Settings) -> str:
     )
 
 
+def _quota_refusal(
+    pod: Mapping[str, Any],
+    patch: Sequence[json_patch.Operation],
+    standing: quota.Standing,
+    *,
+    settings: Settings,
+    vendors: Sequence[base.Vendor],
+) -> str:
+    """Return why the namespace's quotas cannot take the patched pod; empty when they can."""
+    limited = [vendor for vendor in vendors if vendor.spec.keyword in standing.limits]
+    if not limited:
+        return ""
+    stored = json_patch.applied(pod, patch)
+    wish = requests.without_weights(stored, vendors, aliases=settings.resource_aliases)
+    refusals = (quotas.refusal(wish, standing, vendor) for vendor in limited)
+    return next((sentence for sentence in refusals if sentence), "")
+
+
 def _shown_name(container: Mapping[str, Any]) -> str:
     return shape.text(container.get("name")) or "without a name"
 
@@ -163,11 +203,12 @@ def _patch(
         for word, change in container.changes.items()
         if change.asks
     }
+    hidden = hiding.of_pod(pod)
     yield from _metadata_patch(pod, containers, vendors)
     yield from _spec_patch(shape.mapping(pod.get("spec")), containers, settings)
     for container in containers:
         yield from _resources_patch(container)
-        yield from _env_patch(container, asked)
+        yield from _env_patch(container, asked, hidden)
 
 
 def _metadata_patch(
@@ -228,20 +269,23 @@ def _resources_patch(container: _Container) -> Iterator[json_patch.Operation]:
         yield from json_patch.set_members(resources, (*path, "requests"), outdated)
 
 
-def _env_patch(container: _Container, asked: set[str]) -> Iterator[json_patch.Operation]:
+def _env_patch(
+    container: _Container, asked: set[str], hidden: hiding.Hiding
+) -> Iterator[json_patch.Operation]:
     """Add variables that the container does not set itself."""
     env: dict[str, str] = {}
     for word, change in container.changes.items():
         if word in asked:
             env.update(change.env)
-        if not container.asks:
+        name = shape.text(container.raw.get("name"))
+        if not container.asks and hidden.hides(name, default=change.hides):
             env.update(change.idle_env)
     own = {shape.text(entry.get("name")) for entry in shape.mappings(container.raw.get("env"))}
     added = [{"name": name, "value": value} for name, value in env.items() if name not in own]
     yield from json_patch.append(container.raw, (*container.path, "env"), added)
 
 
-def _warnings(containers: Sequence[_Container]) -> Iterator[str]:
+def _container_warnings(containers: Sequence[_Container]) -> Iterator[str]:
     for container in containers:
         for change in container.changes.values():
             for sentence in change.warnings:

@@ -21,9 +21,9 @@ conflict makes it read again: a request less, and the same in the end.
 import contextlib
 from dataclasses import dataclass
 
-from vgpu_operator.flows import effects, effects_agent
+from vgpu_operator.flows import effects, effects_agent, mig_instances
 from vgpu_operator.model import allocation, errors, records
-from vgpu_operator.wire import bind_phase, keys, node_lock, pod_devices
+from vgpu_operator.wire import bind_phase, dialects, node_lock, pod_devices, shared_devices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +36,21 @@ class AllocateCall:
         to_allocate_key: the plugin's own pod annotation.
         lock_key: the node annotation that names the pod; empty when this
             vendor's plugin uses none.
+        instances_key: the pod annotation in which the plugin names the parts of
+            cards that it makes; empty where it makes none.
         breakdown: what goes wrong in the plugin once it has found the pod
             (a fault of the driver, say); empty when nothing does.
+        dialect: which one the plugin speaks. The forerunner's passes over pods
+            that are served, and leaves no ``;`` behind.
     """
 
     node: str
     device_count: int
     to_allocate_key: str
     lock_key: str
+    instances_key: str = ""
     breakdown: str = ""
+    dialect: dialects.Dialect = dialects.HAMI
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,19 +98,22 @@ def _find_pod(
         if owner.namespace and owner.pod:
             return node, (yield from effects_agent.read_pod(owner.namespace, owner.pod))
     for pod in (yield from effects_agent.list_node_pods(call.node)):
-        if _looks_pending(pod, call.node):
+        if _looks_pending(pod, call):
             return node, pod
     raise _Refused(f"no binding pod found on node {call.node}")
 
 
-def _looks_pending(pod: effects_agent.PodSeen, node: str) -> bool:
+def _looks_pending(pod: effects_agent.PodSeen, call: AllocateCall) -> bool:
     """Whether the plugin's fall-back, which has no lock to go by, takes that pod."""
+    dialect = call.dialect
+    wanted = [records.BindPhase.ALLOCATING]
+    if dialect is dialects.HAMI:
+        wanted.append(records.BindPhase.SUCCESS)
     return (
         pod.phase == "Pending"
-        and keys.BIND_TIME in pod.annotations
-        and bind_phase.decode_bind_phase(pod.annotations.get(keys.BIND_PHASE, ""))
-        in (records.BindPhase.ALLOCATING, records.BindPhase.SUCCESS)
-        and pod.annotations.get(keys.ASSIGNED_NODE) == node
+        and dialect.bind_time in pod.annotations
+        and bind_phase.decode_bind_phase(pod.annotations.get(dialect.bind_phase, "")) in wanted
+        and pod.annotations.get(dialect.assigned_node) == call.node
     )
 
 
@@ -117,13 +126,20 @@ def _serve(
     text = pod.annotations.get(call.to_allocate_key)
     if text is None:
         raise _Refused("device request not found")
-    found = pod_devices.take_first(text)
+    if call.dialect is dialects.HAMI:
+        found = pod_devices.take_first(text)
+    else:
+        found = shared_devices.take_first(text, call.device_count)
     if found is None:
         raise _Refused("no pending device allocation found")
     entry, shares, rest = found
     if len(shares) != call.device_count:
         raise _Refused("device number not matched")
-    served = yield from effects_agent.annotate_pod(pod, {call.to_allocate_key: rest})
+    changes = {call.to_allocate_key: rest}
+    if call.instances_key in pod.annotations:
+        layout = pod.annotations[call.instances_key]
+        changes[call.instances_key] = mig_instances.made(layout, entry, pod=str(pod))
+    served = yield from effects_agent.annotate_pod(pod, changes)
     if pod_devices.is_served(served.annotations.get(call.to_allocate_key, "")):
         served = yield from _finish(call, node, served, records.BindPhase.SUCCESS)
     return AllocateResult(pod=served, entry=entry, shares=shares)
@@ -140,7 +156,7 @@ def _finish(
     A plugin only logs such failures, so nothing is raised.
     """
     with contextlib.suppress(effects.EffectFailed):
-        pod = yield from effects_agent.annotate_pod(pod, {keys.BIND_PHASE: phase.value})
+        pod = yield from effects_agent.annotate_pod(pod, {call.dialect.bind_phase: phase.value})
     if call.lock_key:
         yield from _release(call.lock_key, node, pod)
     return pod

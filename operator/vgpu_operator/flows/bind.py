@@ -21,6 +21,7 @@ from vgpu_operator.flows import (
     effects,
     pod_events,
     promises,
+    quotas,
     reasons,
     take_locks,
 )
@@ -75,7 +76,7 @@ def _bind_in_turn(
     if isinstance(granted, reason.NodeRejection):
         return f"{pod} no longer fits on {node}: {granted}"
     reserved = _Reserved(wish=record.request, granted=granted, generation=books.ledger.generation)
-    lock_keys = books.lock_keys(record.request)
+    lock_keys = books.lock_keys(record.request, node)
     if lock_keys:
         error, now = yield from take_locks.take(books, record, node, lock_keys, now)
         if error:
@@ -127,10 +128,15 @@ def _find(
 def reserve(
     books: Books, wish: request.PodRequest, node: str
 ) -> allocation.Allocation | reason.NodeRejection:
-    """Choose the cards and assume them, in one step of the event loop."""
+    """Choose the cards and assume them, in one step of the event loop.
+
+    What is assumed counts for the namespace's quota at once, so a burst of
+    binds cannot pass it.
+    """
     books.ledger.unassume(wish.pod.uid)
     view = books.ledger.snapshot(with_claims=False)
-    granted = choose.choose(view, node, wish, books.defaults)
+    allowances = quotas.allowances(books, wish.pod)
+    granted = choose.choose(view, node, wish, books.defaults, allowances=allowances)
     if isinstance(granted, allocation.Allocation):
         # Ends the pod's claim too: cards that it keeps have not become free.
         books.ledger.assume(wish, granted)
@@ -202,7 +208,7 @@ def _bind_locked(
     texts = promises.annotations(books, record, granted, now)
     # What the vendors write (MIG placements, say) counts before the API shows it.
     books.ledger.assume(record.request, granted, notes=texts)
-    marks = promises.labels(node)
+    marks = promises.labels(texts)
     error = yield from binding.create(books, record, node, texts, marks, fence=fence)
     if not error and marks and not books.label_in_binding:
         try:

@@ -4,16 +4,19 @@ One owner, the event loop; no flow awaits between reading and writing it.
 """
 
 import datetime
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vgpu_operator.flows.lock_sights import LockSights
+from vgpu_operator.flows import unregistered
 from vgpu_operator.flows.turns import Turns
 from vgpu_operator.ledger.ledger import Ledger
 from vgpu_operator.model import reason, records, request
 from vgpu_operator.model.settings import Settings
 from vgpu_operator.scheduling import fit
 from vgpu_operator.vendors import base
+from vgpu_operator.wire import dialects, lock_kinds
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,18 +27,25 @@ class Registration:
         text: the register text last looked at; None while the key is absent.
         reported_fault: the sentence that an event was sent with, so that it is sent
             once; empty when all could be read.
+        unreadable: what is wrong with a text that could not be read at all; empty when it could.
+        expired: the cards left because the handshake had expired.
         handshake: handshake text last seen, None = absent.
         handshake_seen_at: when this process first saw that text.
         changed: the register text changed since the handshake was last stepped.
         stamped_at: when we last asked for a stamp.
+        older: the keys that it registers under, where they are an older
+            dialect's; as when the register text was last there.
     """
 
     text: str | None = None
     reported_fault: str = ""
+    unreadable: str = ""
+    expired: bool = False
     handshake: str | None = None
     handshake_seen_at: datetime.datetime
     changed: bool = False
     stamped_at: datetime.datetime | None = None
+    older: records.OlderKeys | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +147,8 @@ class Books:
         nodes: every Node by name, as last seen.
         gone_nodes: UIDs of Nodes that are gone, oldest first: no late event
             revives one.
+        quotas: every ResourceQuota by namespace and name, as last seen.
+        gone_quotas: UIDs of ResourceQuotas that are gone, like ``gone_nodes``.
         registrations: by (node, vendor keyword), only where a vendor has
             ever registered.
         locks: the lock annotations of all nodes.
@@ -154,13 +166,14 @@ class Books:
             that it names: once the pod has another one, it fails.
         allocating: UIDs of bound pods that their plugins have not served, with when a
             tick first found them so.
+        awaited: by node, the UIDs of pods bound there whose Allocate may still come.
         stuck_locks: by node and lock key, the bound pods whose locks had expired,
             unseen by any kubelet, when last looked at.
         upsets: by node, the ledger's generation of the last change there that was
             none of our own reservations: cards, pods that somebody else has bound.
         stuck: UIDs that an event about being stuck was sent for, with its reason.
         leader: whether this process may write.
-        synced: whether one complete list of nodes and pods has been taken in.
+        synced: whether one complete list of nodes, quotas and pods has been taken in.
         label_in_binding: the API server merges a Binding's labels into the pod.
     """
 
@@ -169,6 +182,8 @@ class Books:
     ledger: Ledger
     nodes: dict[str, records.NodeRecord] = field(default_factory=dict)
     gone_nodes: dict[str, None] = field(default_factory=dict)
+    quotas: dict[str, dict[str, records.QuotaRecord]] = field(default_factory=dict)
+    gone_quotas: dict[str, None] = field(default_factory=dict)
     registrations: dict[tuple[str, str], Registration] = field(default_factory=dict)
     locks: LockSights = field(default_factory=LockSights)
     trusted_nodes: set[str] = field(default_factory=set)
@@ -180,6 +195,7 @@ class Books:
     bound: set[str] = field(default_factory=set)
     in_doubt: dict[str, str] = field(default_factory=dict)
     allocating: dict[str, datetime.datetime | None] = field(default_factory=dict)
+    awaited: dict[str, dict[str, None]] = field(default_factory=dict)
     stuck_locks: dict[tuple[str, str], request.PodKey] = field(default_factory=dict)
     upsets: dict[str, int] = field(default_factory=dict)
     stuck: dict[str, str] = field(default_factory=dict)
@@ -195,6 +211,7 @@ class Books:
             node_policy=policies.node_scheduler_policy,
             card_policies=(policies.gpu_scheduler_policy,),
             vendors=self.by_keyword,
+            why_no_cards=functools.partial(_why_no_cards, self.registrations, self.by_keyword),
         )
 
     @property
@@ -204,19 +221,52 @@ class Books:
 
     @property
     def all_lock_keys(self) -> tuple[str, ...]:
-        """Every lock annotation that some vendor uses, sorted."""
+        """Every lock annotation that some vendor or dialect uses, sorted."""
         found = {vendor.spec.lock_key for vendor in self.vendors if vendor.spec.lock_key}
-        return tuple(sorted(found))
+        return tuple(sorted(found | {kind.key for kind in lock_kinds.DIALECT_LOCKS}))
 
-    def lock_keys(self, wish: request.PodRequest) -> tuple[str, ...]:
-        """Return the lock annotations that a pod with that request needs, sorted."""
+    def lock_kind(self, key: str) -> lock_kinds.LockKind:
+        """Return what the lock under that annotation looks like."""
+        kinds = (*lock_kinds.DIALECT_LOCKS, *(vendor.spec.lock for vendor in self.vendors))
+        found = (kind for kind in kinds if kind is not None and kind.key == key)
+        return next(found, lock_kinds.LockKind(key=key))
+
+    def dialect_of(self, node: str, vendor: str) -> dialects.Dialect:
+        """Return the dialect that a vendor's plugin speaks on that node."""
+        registration = self.registrations.get((node, vendor))
+        if registration is None or registration.older is None:
+            return dialects.HAMI
+        return dialects.FORERUNNER
+
+    def lock_of(self, vendor: base.Vendor, node: str) -> str | None:
+        """Return the lock annotation that a vendor's plugin uses on that node."""
+        return self.dialect_of(node, vendor.spec.keyword).lock or vendor.spec.lock_key
+
+    def lock_keys(self, wish: request.PodRequest, node: str) -> tuple[str, ...]:
+        """Return the lock annotations that a pod with that request needs there, sorted."""
         wanted = set(wish.vendors)
-        keys = {
-            vendor.spec.lock_key
-            for vendor in self.vendors
-            if vendor.spec.keyword in wanted and vendor.spec.lock_key
-        }
-        return tuple(sorted(keys))
+        found = (
+            self.lock_of(vendor, node) for vendor in self.vendors if vendor.spec.keyword in wanted
+        )
+        return tuple(sorted({key for key in found if key}))
+
+
+def _why_no_cards(
+    registrations: Mapping[tuple[str, str], Registration],
+    vendors: Mapping[str, base.Vendor],
+    node: str,
+    keyword: str,
+) -> str:
+    """Return a sentence on why a node has no cards of a vendor."""
+    spec = vendors[keyword].spec
+    found = registrations.get((node, keyword))
+    if found is None:
+        return unregistered.never(spec)
+    older = found.older
+    if found.expired and not found.unreadable:
+        return unregistered.expired(spec.handshake_key if older is None else older.handshake)
+    key = spec.register_key if older is None else older.register
+    return unregistered.by_text(spec, key, text=found.text, fault=found.unreadable)
 
 
 def open_books(configuration: Settings, vendors: Sequence[base.Vendor]) -> Books:

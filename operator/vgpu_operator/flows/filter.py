@@ -9,7 +9,7 @@ import dataclasses
 import datetime
 from collections.abc import Mapping, Sequence
 
-from vgpu_operator.flows import effects, locks, reasons
+from vgpu_operator.flows import effects, locks, quotas, reasons
 from vgpu_operator.flows.books import Answer, Books, Refusal
 from vgpu_operator.model import allocation, reason, records, request
 from vgpu_operator.scheduling import choose, explain, fit
@@ -96,7 +96,7 @@ def _refuse(
         )
     rejections = answer.rejections
     told = known is not None and known.texts == answer.texts
-    events = () if told or not rejections else (reasons.filtering_failed(wish.pod, rejections),)
+    events = () if told or not rejections else reasons.filtering_failed(wish.pod, rejections)
     return FilterResult(fitting=(), rejections=rejections, events=events, again=known is not None)
 
 
@@ -115,7 +115,8 @@ def score_nodes(books: Books, pod: records.PodRecord, nodes: Sequence[str]) -> l
 def place(books: Books, wish: request.PodRequest, nodes: Sequence[str]) -> fit.Placement:
     """Judge nodes as things stand, other pods' claims counted; nothing is kept."""
     view = books.ledger.snapshot(with_claims=True, without_claim_of=wish.pod.uid)
-    return fit.place(view, nodes, wish, books.defaults)
+    allowances = quotas.allowances(books, wish.pod)
+    return fit.place(view, nodes, wish, books.defaults, allowances=allowances)
 
 
 def _place_beside(
@@ -146,7 +147,13 @@ def _claim(
     if lifetime_s <= 0:
         return
     view = books.ledger.snapshot(with_claims=True, without_claim_of=pod.key.uid)
-    expected = choose.choose(view, placement.fitting[best], pod.request, books.defaults)
+    expected = choose.choose(
+        view,
+        placement.fitting[best],
+        pod.request,
+        books.defaults,
+        allowances=quotas.allowances(books, pod.key),
+    )
     if isinstance(expected, allocation.Allocation):
         until = now + datetime.timedelta(seconds=lifetime_s)
         books.ledger.claim(pod.request, expected, until)

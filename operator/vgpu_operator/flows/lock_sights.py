@@ -1,5 +1,6 @@
 """The lock annotations of all nodes, as last seen, with an index by owner."""
 
+import dataclasses
 import datetime
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -30,7 +31,16 @@ class LockSight:
     @property
     def ours(self) -> bool:
         """Whether this process wrote it."""
-        return bool(self.owner_uid)
+        return bool(self.known_uid)
+
+    @property
+    def known_uid(self) -> str:
+        """Whom this process took it for, as far as the text or the API server proves it.
+
+        A bare text may be another leader's of the same second.
+        """
+        named = self.lock is not None and self.lock.owned
+        return self.owner_uid if named or self.proven else ""
 
     @property
     def owner(self) -> tuple[str, str] | None:
@@ -48,6 +58,8 @@ class LockSights:
     _by_owner: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     _announced: dict[str, dict[str, tuple[str, str]]] = field(default_factory=dict)
     _done: dict[tuple[str, str], datetime.datetime] = field(default_factory=dict)
+    _missing: dict[tuple[str, str], datetime.datetime] = field(default_factory=dict)
+    _returned_at: dict[str, str] = field(default_factory=dict)
 
     def announce(self, node: str, texts: Mapping[str, str], *, owner_uid: str) -> None:
         """Note what is about to be written: the watch may show it before the answer comes."""
@@ -70,6 +82,7 @@ class LockSights:
         if known is not None and known.text == text:
             return
         self.drop(node, key)
+        self._missing.pop((node, key), None)
         try:
             lock: node_lock.LockText | None = node_lock.decode_lock(text, key=key)
         except errors.DecodeError:
@@ -107,6 +120,16 @@ class LockSights:
         for key in tuple(self._by_node.get(node, ())):
             self.drop(node, key)
         self._announced.pop(node, None)
+        self._returned_at.pop(node, None)
+        for place in [place for place in self._missing if place[0] == node]:
+            del self._missing[place]
+
+    def confirm(self, node: str, texts: Mapping[str, str | None], *, owner_uid: str) -> None:
+        """Note that the API server has confirmed our write of a text that still stands."""
+        for key, text in texts.items():
+            sight = self.get(node, key)
+            if sight is not None and sight.text == text and sight.owner_uid == owner_uid:
+                self._by_node[node][key] = dataclasses.replace(sight, proven=True)
 
     def get(self, node: str, key: str) -> LockSight | None:
         """Return a lock, None when that key is absent on that node."""
@@ -115,6 +138,18 @@ class LockSights:
     def done_since(self, node: str, key: str, *, now: datetime.datetime) -> datetime.datetime:
         """Return when this lock, whose owner is done with it, was first asked about here."""
         return self._done.setdefault((node, key), now)
+
+    def missing_since(self, node: str, key: str, *, now: datetime.datetime) -> datetime.datetime:
+        """Return when this lock, absent and needed, was first asked about here."""
+        return self._missing.setdefault((node, key), now)
+
+    def returned_at(self, node: str) -> str:
+        """Return the Node's version that we last answered by putting locks back."""
+        return self._returned_at.get(node, "")
+
+    def note_return(self, node: str, version: str) -> None:
+        """Note that we answer that version of the Node by putting locks back."""
+        self._returned_at[node] = version
 
     def nodes_of(self, namespace: str, pod: str) -> frozenset[str]:
         """Return the nodes with a lock that names the pod."""

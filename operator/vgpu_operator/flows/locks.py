@@ -6,12 +6,12 @@ import datetime
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from vgpu_operator.flows import effects, pod_events
+from vgpu_operator.flows import effects, lock_needs, pod_events
 from vgpu_operator.flows.books import Books
 from vgpu_operator.flows.lock_sights import LockSight
 from vgpu_operator.machines import node_lock
 from vgpu_operator.model import reason, records, request
-from vgpu_operator.wire import keys, resource_version
+from vgpu_operator.wire import keys, lock_kinds, resource_version
 
 Removal: TypeAlias = Generator[effects.Effect, Any, None]
 """A flow that removes one lock."""
@@ -20,29 +20,36 @@ Removal: TypeAlias = Generator[effects.Effect, Any, None]
 def holder(
     books: Books, *, node: str, key: str, wanted_by: request.PodKey | None
 ) -> tuple[node_lock.Holder, records.PodRecord | None]:
-    """Return what the lock's owner is to the asking pod, and the owner's record."""
+    """Return what the owner of the lock that stands is to the asking pod, and its record."""
     sight = books.locks.get(node, key)
     if sight is None:
         return node_lock.Holder.NOBODY, None
-    owner = _owner(books, sight)
+    owner = _owner(books, sight, node=node, key=key)
     who = node_lock.holder(
         sight.text,
         node=node,
         wanted_by=wanted_by,
         owner=owner,
-        owner_uid=sight.owner_uid,
-        idle=sight.proven and _is_idle(books, sight.owner_uid),
+        owner_uid=sight.known_uid,
+        idle=sight.proven and _is_idle(books, sight.known_uid),
+        style=books.lock_kind(key).style,
     )
     return who, owner
 
 
-def _owner(books: Books, sight: LockSight) -> records.PodRecord | None:
-    """Return the pod that a lock names: whom we took it for, else who has the name now."""
-    if sight.owner is None:
-        return None
-    if sight.owner_uid:
-        return books.ledger.record(sight.owner_uid)
-    return books.ledger.record_of(*sight.owner)
+def _owner(books: Books, sight: LockSight, *, node: str, key: str) -> records.PodRecord | None:
+    """Return the pod that a lock is for: whom we took it for, else whom it names.
+
+    A bare lock names nobody: it is for the pod that needs one there.
+    """
+    if sight.known_uid:
+        return books.ledger.record(sight.known_uid)
+    if sight.owner is not None:
+        return books.ledger.record_of(*sight.owner)
+    if books.lock_kind(key).style is lock_kinds.LockStyle.BARE:
+        found = lock_needs.due(books, node=node, key=key)
+        return None if found is None else found[1]
+    return None
 
 
 def _is_idle(books: Books, uid: str) -> bool:
@@ -56,16 +63,68 @@ def age(books: Books, *, node: str, key: str, now: datetime.datetime) -> node_lo
     if sight is None:
         return node_lock.Age.FRESH
     return node_lock.age(
-        sight.lock, first_seen=sight.seen_at, now=now, expiry_s=books.settings.lock.expiry_s
+        sight.lock,
+        first_seen=sight.seen_at,
+        now=now,
+        expiry_s=expiry_s(books, key),
+        style=books.lock_kind(key).style,
     )
+
+
+def expiry_s(books: Books, key: str) -> float:
+    """Return how old that lock may become, in seconds."""
+    own = books.lock_kind(key).expiry_s
+    return books.settings.lock.expiry_s if own is None else own
 
 
 def verdict(
     books: Books, *, node: str, key: str, wanted_by: request.PodKey | None, now: datetime.datetime
 ) -> tuple[node_lock.Verdict, node_lock.Holder, records.PodRecord | None]:
-    """Return what the pod may do about one lock, and why."""
+    """Return what the pod may do about one lock, and why.
+
+    Where no lock stands, or one whose owner has no use of it or no Binding yet,
+    a pod that needs it holds the node all the same.
+    """
     who, owner = holder(books, node=node, key=key, wanted_by=wanted_by)
-    return node_lock.verdict(who, age(books, node=node, key=key, now=now)), who, owner
+    how_old = age(books, node=node, key=key, now=now)
+    if who in node_lock.FREE or who is node_lock.Holder.SELF:
+        besides = {wanted_by.uid} if wanted_by is not None else set()
+        besides |= {owner.key.uid} if owner is not None else set()
+        found = lock_needs.due(books, node=node, key=key, besides=besides)
+        if found is not None:
+            who, owner = found
+            how_old = _age_of_need(books, who, owner, key=key, now=now)
+    return node_lock.verdict(who, how_old), who, owner
+
+
+def _age_of_need(
+    books: Books,
+    who: node_lock.Holder,
+    owner: records.PodRecord,
+    *,
+    key: str,
+    now: datetime.datetime,
+) -> node_lock.Age:
+    """Return whether a pod without lock has needed it for longer than locks last.
+
+    A Binding in doubt has no lock that would protect it, so it is fenced at once.
+    """
+    if who is node_lock.Holder.UNBOUND:
+        return node_lock.Age.EXPIRED
+    since = lock_needs.since(books, owner)
+    if since is None:
+        return node_lock.Age.FRESH
+    return node_lock.age(None, first_seen=since, now=now, expiry_s=expiry_s(books, key))
+
+
+def held_by(books: Books, owner: records.PodRecord, now: datetime.datetime) -> tuple[str, ...]:
+    """Return the locks of its node that a bound pod keeps others from."""
+    held = []
+    for key in books.lock_keys(owner.request, owner.node):
+        _, _, found = verdict(books, node=owner.node, key=key, wanted_by=None, now=now)
+        if found is not None and found.key == owner.key:
+            held.append(key)
+    return tuple(held)
 
 
 def stuck_owner(
@@ -82,10 +141,10 @@ def closed_to(
     """Return the nodes that take no such pod because a lock that it needs is stuck."""
     if not books.stuck_locks:
         return {}
-    wanted = books.lock_keys(wish)
     closed = {}
     for node, key in books.stuck_locks:
-        owner = stuck_owner(books, node=node, key=key, now=now) if key in wanted else None
+        wanted = key in books.lock_keys(wish, node)
+        owner = stuck_owner(books, node=node, key=key, now=now) if wanted else None
         if owner is not None:
             # No eviction of others would help.
             closed[node] = reason.NodeRejection(detail=stuck_words(owner.key), resolvable=False)
@@ -133,7 +192,10 @@ def wrote(
         owner_uid: whom the locks were taken for.
     """
     seen = books.nodes.get(node)
-    if seen is None or resource_version.is_earlier(version, seen.resource_version):
+    if seen is None:
+        return
+    if resource_version.is_earlier(version, seen.resource_version):
+        books.locks.confirm(node, texts, owner_uid=owner_uid)
         return
     for key, text in texts.items():
         books.locks.drop(node, key)

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterator
 
-from vgpu_operator.flows import admit, effects, reasons
+from vgpu_operator.flows import admit, effects, lock_needs, reasons
 from vgpu_operator.flows.books import Books
 from vgpu_operator.machines import bind_phase
 from vgpu_operator.model import records, request
@@ -33,10 +33,7 @@ def pod_seen(books: Books, record: records.PodRecord) -> effects.Reaction:
     holds = books.ledger.holding(pod.uid)
     if holds is not None and (held is None or not held.covers(holds)):
         books.upsets[holds.node] = books.ledger.generation
-    if _is_allocating(record):
-        books.allocating.setdefault(pod.uid, None)
-    else:
-        books.allocating.pop(pod.uid, None)
+    lock_needs.note(books, record)
     if record.ended:
         books.stuck.pop(pod.uid, None)
     nodes = {record.node} if record.node else set()
@@ -58,7 +55,8 @@ def pod_gone(books: Books, pod: request.PodKey) -> effects.Reaction:
     books.refused.pop(pod.uid, None)
     books.bound.discard(pod.uid)
     books.in_doubt.pop(pod.uid, None)
-    books.allocating.pop(pod.uid, None)
+    if before is not None:
+        lock_needs.forget(books, before)
     books.stuck.pop(pod.uid, None)
     return effects.Reaction(nodes=frozenset(nodes), pods=frozenset({pod.uid}))
 
@@ -85,11 +83,6 @@ def _is_assumed_on(books: Books, pod: request.PodKey, node: str) -> bool:
     """Whether a bind of ours to that node is under way for the pod."""
     held = books.ledger.holding(pod.uid)
     return books.ledger.assumed(pod.uid) and held is not None and held.node == node
-
-
-def _is_allocating(record: records.PodRecord) -> bool:
-    allocating = bind_phase.state(record) is bind_phase.State.ALLOCATING
-    return bool(record.node) and allocating and not record.ended
 
 
 def _concerns_us(books: Books, record: records.PodRecord) -> bool:

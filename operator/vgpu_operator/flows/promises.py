@@ -2,12 +2,13 @@
 
 import datetime
 import re
+from collections.abc import Mapping, Sequence
 
 from vgpu_operator.flows.books import Books
 from vgpu_operator.ledger import charges
 from vgpu_operator.model import allocation, fitting, records
-from vgpu_operator.vendors import base
-from vgpu_operator.wire import clock_text, keys, pod_devices
+from vgpu_operator.vendors import base, promised
+from vgpu_operator.wire import clock_text, dialects, keys, pod_devices, shared_devices
 
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
@@ -20,26 +21,60 @@ def annotations(
 ) -> dict[str, str]:
     """Return the annotations that go with the Binding.
 
-    Protocol keys that the pod carries for vendors it gets nothing from are
-    overwritten with the empty text: a Binding cannot delete.
+    They are written in the dialect that the vendors' plugins speak on that
+    node. Protocol keys that the pod carries for vendors it gets nothing from,
+    or in another dialect, are overwritten with the empty text: a Binding
+    cannot delete.
     """
-    stamp = clock_text.encode_unix_s(now)
     texts = dict.fromkeys(record.carried, "")
-    texts |= {
-        keys.ASSIGNED_NODE: granted.node,
-        keys.ASSIGNED_TIME: stamp,
-        keys.BIND_TIME: stamp,
-        keys.BIND_PHASE: records.BindPhase.ALLOCATING.value,
-    }
+    spoken: dict[str, dialects.Dialect] = {}
+    shared: dict[str, list[allocation.PodShares]] = {}
     for vendor in books.vendors:
         shares = granted.shares.get(vendor.spec.keyword)
         if shares is None:
+            continue
+        dialect = books.dialect_of(granted.node, vendor.spec.keyword)
+        spoken[dialect.name] = dialect
+        if dialect.allocated is not None:
+            shared.setdefault(dialect.name, []).append(shares)
             continue
         text = pod_devices.encode_pod_devices(shares)
         for key in (vendor.spec.to_allocate_key, vendor.spec.allocated_key):
             if key:
                 texts[key] = text
         texts |= vendor.more_annotations(_grant(books, record, granted, vendor), now)
+    for name, dialect in (spoken or {dialects.HAMI.name: dialects.HAMI}).items():
+        texts |= _of_dialect(books, record, granted.node, dialect, shared.get(name, ()), now)
+    return texts
+
+
+def _of_dialect(
+    books: Books,
+    record: records.PodRecord,
+    node: str,
+    dialect: dialects.Dialect,
+    shared: Sequence[allocation.PodShares],
+    now: datetime.datetime,
+) -> dict[str, str]:
+    """Return the annotations that a dialect has for all vendors together."""
+    stamp = clock_text.encode_unix_s(now)
+    texts = {
+        dialect.assigned_node: node,
+        dialect.assigned_time: stamp,
+        dialect.bind_time: stamp,
+        dialect.bind_phase: records.BindPhase.ALLOCATING.value,
+    }
+    together = tuple(
+        tuple(share for of_container in of_vendors for share in of_container)
+        for of_vendors in zip(*shared, strict=True)
+    )
+    for key in (dialect.to_allocate, dialect.allocated):
+        if key:
+            texts[key] = shared_devices.encode(
+                together,
+                n_init=promised.n_init(record.request),
+                separator=books.settings.dialects.forerunner.container_separator.value,
+            )
     return texts
 
 
@@ -88,15 +123,16 @@ def _cards_before(
     )
 
 
-def labels(node: str) -> dict[str, str]:
-    """Return the labels that go with the Binding.
+def labels(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels that go with a Binding of these annotations.
 
-    A node name that is no valid label value gets none: an invalid label would
-    make every later update of the pod fail.
+    Only today's dialect has one. A node name that is no valid label value gets
+    none: an invalid label would make every later update of the pod fail.
 
-    >>> labels("node-a")
+    >>> labels({"hami.io/vgpu-node": "node-a"})
     {'hami.io/vgpu-node': 'node-a'}
-    >>> labels("n" * 64)
-    {}
+    >>> labels({"hami.io/vgpu-node": "n" * 64}), labels({"4pd.io/vgpu-node": "node-a"})
+    ({}, {})
     """
+    node = texts.get(keys.ASSIGNED_NODE, "")
     return {keys.ASSIGNED_NODE: node} if _LABEL_VALUE.fullmatch(node) else {}

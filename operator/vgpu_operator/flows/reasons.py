@@ -4,14 +4,14 @@ The words that HAMi has too are HAMi's; the rest are ours. One place, so that
 the documentation's list is this list.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from vgpu_operator.flows.effects import EventType, PostEvent
 from vgpu_operator.model import reason, request
 
 REASONS: Final[Mapping[str, str]] = {
-    "FilteringFailed": "Pod: no node fits; the message counts the reasons.",
+    "FilteringFailed": "Pod: no node fits; one event for each reason, with its nodes.",
     "FilteringSucceed": "Pod: nodes fit. Only with events.success.",
     "BindingSucceed": "Pod: bound, allocation begun. Only with events.success.",
     "BindingFailed": "Pod: it was not bound; kube-scheduler tries again.",
@@ -31,6 +31,11 @@ REASONS: Final[Mapping[str, str]] = {
 LONGEST_MESSAGE: Final = 1000
 """The API server refuses longer ones at 1,024 characters."""
 
+MOST_REASONS: Final = 8
+"""Events about one refusal; further reasons stand in kube-scheduler's own event."""
+
+_MOST_NAMES: Final = 20
+
 
 def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
@@ -49,18 +54,22 @@ def on_node(node: str, word: str, message: str) -> PostEvent:
 
 def filtering_failed(
     pod: request.PodKey, rejections: Mapping[str, reason.NodeRejection]
-) -> PostEvent:
-    """Say why no node fits: equal reasons together, most nodes first, names sorted."""
-    by_text: dict[str, list[str]] = {}
+) -> tuple[PostEvent, ...]:
+    """Say why no node fits: an event for each reason, most nodes first, names sorted."""
+    by_reason: dict[str, list[str]] = {}
     for node, rejection in rejections.items():
-        by_text.setdefault(rejection.text, []).append(node)
-    parts = []
-    for text, nodes in sorted(by_text.items(), key=lambda item: (-len(item[1]), item[0])):
-        nodes.sort()
-        shown = ", ".join(nodes[:3]) + (", …" if len(nodes) > 3 else "")
-        parts.append(f"{len(nodes)} nodes {text} ({shown})")
-    message = f"no available node, {len(rejections)} nodes do not meet: {'; '.join(parts)}"
-    return on_pod(pod, "FilteringFailed", message)
+        for words in rejection.reasons:
+            by_reason.setdefault(words, []).append(node)
+    most_nodes_first = sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0]))
+    return tuple(
+        on_pod(pod, "FilteringFailed", f"{len(nodes)} nodes {words} ({_listed(nodes)})")
+        for words, nodes in most_nodes_first[:MOST_REASONS]
+    )
+
+
+def _listed(nodes: Sequence[str]) -> str:
+    shown = sorted(nodes)
+    return ", ".join([*shown[:_MOST_NAMES], *(["…"] if len(shown) > _MOST_NAMES else [])])
 
 
 def filtering_succeeded(pod: request.PodKey, *, best: str, fit: int, unfit: int) -> PostEvent:

@@ -3,11 +3,11 @@
 import datetime
 from collections.abc import Collection, Iterable, Iterator
 
-from vgpu_operator.flows import effects, locks, pod_events, reasons, register
+from vgpu_operator.flows import effects, lock_needs, locks, pod_events, reasons, register
 from vgpu_operator.flows.books import Books
 from vgpu_operator.machines import bind_phase
 from vgpu_operator.model import records, settings
-from vgpu_operator.wire import keys, resource_version
+from vgpu_operator.wire import resource_version
 
 
 def nodes_listed(books: Books, *, names: Collection[str], version: str) -> effects.Reaction:
@@ -83,26 +83,25 @@ def quick_tick(books: Books, now: datetime.datetime) -> effects.Reaction:
 def _leaders_second(books: Books, now: datetime.datetime, *, again: bool) -> effects.Reaction:
     locked = books.locks.nodes()
     wanted: list[effects.Effect] = list(locks.forgotten(books, nodes=locked, now=now))
-    wanted += _stuck_locks(books, locked, now, again=again)
+    wanted += lock_needs.put_back(books, nodes=tuple(books.awaited), now=now, again=True)
+    wanted += _stuck_locks(books, now, again=again)
     wanted += _slow_pods(books, now)
     # Every waiter, lock or not: his own write may have been lost without any event.
     return effects.Reaction(effects=tuple(wanted), nodes=books.turns.nodes())
 
 
-def _stuck_locks(
-    books: Books, locked: Iterable[str], now: datetime.datetime, *, again: bool
-) -> Iterator[effects.Effect]:
+def _stuck_locks(books: Books, now: datetime.datetime, *, again: bool) -> Iterator[effects.Effect]:
     """Note the locks that can pass to nobody; yield what is done about each owner, once.
 
     Args:
         books: what is known.
-        locked: the nodes that have any lock.
         now: the time.
         again: ask again for a deletion that was asked for and has not begun.
     """
     books.stuck_locks.clear()
-    for node in locked:
-        for key, _ in books.locks.on(node):
+    keys = books.all_lock_keys
+    for node in sorted({*books.locks.nodes(), *books.awaited}):
+        for key in keys:
             owner = locks.stuck_owner(books, node=node, key=key, now=now)
             if owner is None:
                 continue
@@ -132,13 +131,13 @@ def _slow_pods(books: Books, now: datetime.datetime) -> Iterator[effects.Effect]
             continue
         books.stuck[uid] = "slow"
         pod = owner.key
-        waits = owner.node in books.locks.nodes_of(pod.namespace, pod.name)
+        held = locks.held_by(books, owner, now)
         yield reasons.on_pod(
             pod,
             "AllocationStuck",
             f"bound to {owner.node}, but its device plugin has not served it for"
             f" {limit_s:.0f} s; look at the plugin's and the kubelet's log on {owner.node}"
-            + (f"; later pods wait for the lock {keys.NODE_LOCK}" if waits else ""),
+            + (f"; later pods wait for the lock {', '.join(held)}" if held else ""),
         )
 
 

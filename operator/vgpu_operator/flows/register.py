@@ -4,10 +4,11 @@ import datetime
 from collections.abc import Iterable, Iterator
 
 from vgpu_operator.flows import effects, locks, reasons
-from vgpu_operator.flows.books import Books, Registration
+from vgpu_operator.flows.books import Answers, Books, Registration
 from vgpu_operator.machines import handshake
 from vgpu_operator.model import errors, records
 from vgpu_operator.vendors import base
+from vgpu_operator.vendors import records as vendor_records
 from vgpu_operator.wire import handshake as handshake_text
 from vgpu_operator.wire import resource_version
 
@@ -90,13 +91,19 @@ def step_handshakes(books: Books, nodes: Iterable[str], now: datetime.datetime) 
         for vendor in books.vendors:
             place = (name, vendor.spec.keyword)
             registration = books.registrations.get(place)
-            if registration is None or vendor.spec.handshake_key is None:
+            if registration is None:
+                continue
+            older = registration.older
+            handshake_key = vendor.spec.handshake_key if older is None else older.handshake
+            if handshake_key is None:
                 continue
             generation = books.ledger.generation
             acts = _step(books, record, vendor, registration, now)
             if handshake.Effect.STAMP not in acts:
                 # Only now: a stamp that was asked for may have been refused.
                 registration.changed = False
+            if handshake.Effect.DROP_DEVICES in acts:
+                registration.expired = True
             if handshake.Effect.DROP_DEVICES in acts and books.ledger.devices(*place):
                 books.ledger.drop_devices(*place)
                 changed.add(name)
@@ -105,7 +112,7 @@ def step_handshakes(books: Books, nodes: Iterable[str], now: datetime.datetime) 
                         name,
                         "DevicesExpired",
                         f"{vendor.spec.keyword}: no answer to the handshake for"
-                        f" {books.settings.handshake.expiry_s:.0f} s and nothing allocatable;"
+                        f" {_expiry_s(books, registration):.0f} s and nothing allocatable;"
                         " start the device plugin on this node again",
                     )
                 )
@@ -116,9 +123,9 @@ def step_handshakes(books: Books, nodes: Iterable[str], now: datetime.datetime) 
             writes = handshake.writes(acts, leader=books.leader)
             if handshake.Effect.STAMP in writes and _due(registration, now):
                 registration.stamped_at = now
-                texts[vendor.spec.handshake_key] = handshake_text.encode_requesting(now)
+                texts[handshake_key] = handshake_text.encode_requesting(now)
             if handshake.Effect.DELETE_KEY in writes:
-                texts[vendor.spec.handshake_key] = None
+                texts[handshake_key] = None if older is None else handshake_text.encode_deleted(now)
         if texts:
             patches.append(
                 effects.PatchNode(
@@ -144,7 +151,9 @@ def _step(
 ) -> frozenset[handshake.Effect]:
     """Return what the transition table says for one vendor on one node."""
     keyword = vendor.spec.keyword
-    text = record.handshakes.get(keyword)
+    # Once its register text is gone, a node may show the handshake of another dialect.
+    same_keys = record.older.get(keyword) == registration.older
+    text = record.handshakes.get(keyword) if same_keys else None
     if text != registration.handshake:
         registration.handshake = text
         registration.handshake_seen_at = now
@@ -156,13 +165,20 @@ def _step(
         decoded,
         first_seen=registration.handshake_seen_at,
         now=now,
-        expiry_s=books.settings.handshake.expiry_s,
+        expiry_s=_expiry_s(books, registration),
     )
     news = handshake.News.CHANGED if registration.changed else handshake.News.SAME
     acts = handshake.step(decoded.state, age=age, supply=supply, news=news)
     if handshake.Effect.DROP_DEVICES not in acts and supply is handshake.Supply.SOME:
         _return_devices(books, record, vendor, registration)
     return acts
+
+
+def _expiry_s(books: Books, registration: Registration) -> float:
+    """Return how old an unanswered stamp may become: the forerunner's plugins get longer."""
+    if registration.older is None:
+        return books.settings.handshake.expiry_s
+    return books.settings.dialects.forerunner.handshake_expiry_s
 
 
 def _return_devices(
@@ -172,9 +188,10 @@ def _return_devices(
     if registration.text is None or books.ledger.devices(record.name, vendor.spec.keyword):
         return
     try:
-        decoded = vendor.decode_devices(registration.text, node=record.name)
+        decoded = vendor_records.decode_register(record, vendor, registration.text)
     except errors.DecodeError:
         return
+    registration.expired = False
     books.ledger.set_devices(record.name, vendor.spec.keyword, decoded.devices)
 
 
@@ -196,22 +213,28 @@ def _take_in_register(
         registration = Registration(handshake_seen_at=now)
         registration.handshake = record.handshakes.get(keyword)
         books.registrations[record.name, keyword] = registration
-    elif text == registration.text:
-        return []
-    else:
+    if text is not None:
+        registration.older = record.older.get(keyword)
+    if not first:
+        if text == registration.text:
+            return []
         registration.changed = text is not None
     registration.text = text
-    if text is None and vendor.spec.register_key is None:
+    if text is None and vendor.spec.register_key is None and registration.older is None:
         # Not a text that somebody may have removed by mistake: the kubelet no longer counts any.
         books.ledger.drop_devices(record.name, keyword)
         return []
     if text is None:
-        return [_removed(record.name, vendor)]
+        return [_removed(record.name, vendor, registration)]
     try:
-        decoded = vendor.decode_devices(text, node=record.name)
+        decoded = vendor_records.decode_register(record, vendor, text)
     except errors.DecodeError as fault:
+        registration.unreadable = fault.reason
+        books.answers = Answers()
         return _tell_fault(registration, record.name, str(fault), kept="the last good cards")
-    if not (first and _has_expired(record, keyword)):
+    registration.unreadable = ""
+    registration.expired = first and _has_expired(record, keyword)
+    if not registration.expired:
         books.ledger.set_devices(record.name, keyword, decoded.devices)
     if decoded.faults:
         faults = "; ".join(str(fault) for fault in decoded.faults)
@@ -223,10 +246,16 @@ def _take_in_register(
 def _has_expired(record: records.NodeRecord, keyword: str) -> bool:
     """Whether a node first seen now looks as it does after its cards have expired.
 
-    Handshake removed and nothing allocatable: a restarted operator then holds
-    what the one before it held. The cards come back with their allocatable count.
+    Handshake removed (``Deleted_`` in an older dialect) and nothing
+    allocatable: a restarted operator then holds what the one before it held.
+    The cards come back with their allocatable count.
     """
-    return not record.handshakes.get(keyword) and record.allocatable.get(keyword, 0) <= 0
+    if record.allocatable.get(keyword, 0) > 0:
+        return False
+    state = handshake_text.decode_handshake(record.handshakes.get(keyword)).state
+    if state is handshake_text.State.DELETED:
+        return keyword in record.older
+    return state is handshake_text.State.ABSENT
 
 
 def _tell_fault(
@@ -240,11 +269,13 @@ def _tell_fault(
     return [reasons.on_node(node, "RegisterUnreadable", sentence)]
 
 
-def _removed(node: str, vendor: base.Vendor) -> effects.Effect:
+def _removed(node: str, vendor: base.Vendor, registration: Registration) -> effects.Effect:
+    older = registration.older
+    key = vendor.spec.register_key if older is None else older.register
     return reasons.on_node(
         node,
         "RegisterRemoved",
-        f"{node}: {vendor.spec.register_key} was removed; the last cards are kept until the"
+        f"{node}: {key} was removed; the last cards are kept until the"
         " handshake has expired and nothing is allocatable; restart the device plugin to write"
         " it again",
     )
@@ -255,7 +286,7 @@ def standing_complaints(books: Books) -> Iterator[tuple[effects.Effect, ...]]:
     by_keyword = books.by_keyword
     for (node, keyword), registration in tuple(books.registrations.items()):
         if registration.text is None and books.ledger.devices(node, keyword):
-            yield (_removed(node, by_keyword[keyword]),)
+            yield (_removed(node, by_keyword[keyword], registration),)
         elif registration.reported_fault:
             yield (reasons.on_node(node, "RegisterUnreadable", registration.reported_fault),)
     for node in books.locks.nodes():
@@ -274,7 +305,7 @@ def _malformed_locks(books: Books, record: records.NodeRecord) -> list[effects.E
                     record.name,
                     "NodeLockMalformed",
                     f"{key}: {sight.text[:100]!r} is no lock; it ends"
-                    f" {books.settings.lock.expiry_s:.0f} s after it was first seen, or remove"
+                    f" {locks.expiry_s(books, key):.0f} s after it was first seen, or remove"
                     " the annotation now",
                 )
             )

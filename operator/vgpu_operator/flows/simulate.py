@@ -23,15 +23,17 @@ from vgpu_operator.flows import (
     paper,
     pod_events,
     promises,
+    quotas,
     register,
 )
 from vgpu_operator.flows import filter as flow_filter
 from vgpu_operator.ledger import ledger
 from vgpu_operator.model import allocation, policy, reason, records
 from vgpu_operator.model.settings import Settings
-from vgpu_operator.vendors import base
+from vgpu_operator.vendors import base, requests
+from vgpu_operator.vendors import quotas as vendor_quotas
 from vgpu_operator.vendors import records as vendor_records
-from vgpu_operator.wire import extender, shape
+from vgpu_operator.wire import dialects, extender, shape
 
 Written = Mapping[str, str | None]
 """Annotations by key; None = removed."""
@@ -117,7 +119,16 @@ class Simulation:
             pod_events.pod_seen(self.books, self._record(self._paper.put_pod(raw, uid=name)))
 
     def see_quotas(self, raws: Iterable[paper.Json]) -> None:
-        """Take in resource quotas in the order in which they are seen."""
+        """Take in ResourceQuotas as they are."""
+        for place, raw in enumerate(raws):
+            metadata = shape.mapping(raw.get("metadata"))
+            named = {"name": f"quota-{place}", **metadata}
+            record = vendor_quotas.quota_record(
+                {**raw, "metadata": named},
+                self.books.vendors,
+                aliases=self.books.settings.resource_aliases,
+            )
+            quotas.quota_seen(self.books, record)
 
     def see_nodes(self, raws: Sequence[paper.Json], now: datetime.datetime) -> dict[str, Written]:
         """Take in all nodes as they are now; return what registration writes on each.
@@ -170,7 +181,13 @@ class Simulation:
 
     def admit(self, raw: paper.Json) -> Admitted:
         """Let a new pod pass the webhook."""
-        verdict = admit.admit(raw, settings=self.books.settings, vendors=self.books.vendors)
+        namespace = requests.pod_key(raw).namespace
+        verdict = admit.admit(
+            raw,
+            settings=self.books.settings,
+            vendors=self.books.vendors,
+            standing=self.books.ledger.quota_standing(namespace),
+        )
         pod = json_patch.applied(raw, verdict.patch) if verdict.allowed else raw
         return Admitted(verdict=verdict, pod=pod)
 
@@ -201,14 +218,15 @@ class Simulation:
             return Placed(record=record, scores={}, rejections={node: granted})
         usage = self.usage(node)
         self.books.ledger.unassume(record.key.uid)
+        texts = promises.annotations(self.books, record, granted, now)
         return Placed(
             record=record,
             scores=scores,
             rejections=answer.rejections,
             node=node,
             granted=granted,
-            annotations=promises.annotations(self.books, record, granted, now),
-            labels=promises.labels(node),
+            annotations=texts,
+            labels=promises.labels(texts),
             usage=usage,
             bound=self._bind(record, node, now),
         )
@@ -266,11 +284,27 @@ class Simulation:
         return answer
 
     def _serve(self, node: str, now: datetime.datetime) -> datetime.datetime:
-        """Remove the node's locks, as the device plugin does when it has served their owner."""
+        """Serve the node's pods and remove its locks, as the device plugins do."""
+        for record in self.books.ledger.records():
+            if record.node == node and record.bind_phase is records.BindPhase.ALLOCATING:
+                self._serve_pod(record)
         texts = dict.fromkeys(self.books.all_lock_keys)
         self._paper.perform(effects.PatchNode(node=node, annotations=texts))
         self._show_node(node, now)
         return now
+
+    def _serve_pod(self, record: records.PodRecord) -> None:
+        """Leave the pod as its device plugins do: nothing to allocate, and ``success``."""
+        raw = self._paper.pods[record.key.uid]
+        held = shape.mapping(shape.mapping(raw.get("metadata")).get("annotations"))
+        spoken = dialects.written_on(held, node=record.node)
+        lists = [dialect.to_allocate for dialect in spoken]
+        lists += [vendor.spec.to_allocate_key for vendor in self.books.vendors]
+        emptied = ";" * len(record.request.containers)
+        texts = {key: emptied for key in lists if key and held.get(key)}
+        texts |= {dialect.bind_phase: records.BindPhase.SUCCESS.value for dialect in spoken}
+        self._paper.perform(effects.PatchPod(pod=record.key, annotations=texts))
+        pod_events.pod_seen(self.books, self._record(self._paper.pods[record.key.uid]))
 
     def _lock_words(self, node: str, record: records.PodRecord) -> str:
         """Return HAMi's words for a lock that somebody else holds."""

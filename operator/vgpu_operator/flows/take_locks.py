@@ -4,12 +4,12 @@ import datetime
 from collections.abc import Generator
 from typing import Any
 
-from vgpu_operator.flows import bindable, effects, locks
+from vgpu_operator.flows import bindable, effects, lock_needs, locks
 from vgpu_operator.flows.books import Books
 from vgpu_operator.flows.turns import Waiter
 from vgpu_operator.machines import node_lock
 from vgpu_operator.model import records, request
-from vgpu_operator.wire import node_lock as lock_text
+from vgpu_operator.wire import lock_kinds
 
 RELEASE_TRIES = 5
 
@@ -50,13 +50,20 @@ def take(
         if books.nodes.get(node) is not seen:
             # Looking asked the API server, and meanwhile the Node has changed.
             continue
+        left_s = _removal_left_s(books, node, lock_keys, pod, now)
+        if left_s > 0:
+            now = yield effects.AwaitChange(node=node, pod=pod, at_most_s=left_s)
+            continue
         if spared is not seen and _is_being_released(books, node, lock_keys, pod):
             spared = seen
             now = yield effects.AwaitChange(node=node, pod=pod, at_most_s=RELEASE_TIME_S)
             continue
         # Asked before the write: its echo may come before its answer.
         foreign = _is_foreign(books, node, lock_keys)
-        texts = dict.fromkeys(lock_keys, _new_text(seen, pod, now))
+        texts = {
+            key: lock_needs.new_text(books, pod, key, now, unlike=seen.locks.values())
+            for key in lock_keys
+        }
         books.locks.announce(node, texts, owner_uid=pod.uid)
         try:
             version = yield effects.PatchNode(
@@ -86,15 +93,26 @@ def _is_being_released(
     )
 
 
-def _new_text(seen: records.NodeRecord, pod: request.PodKey, now: datetime.datetime) -> str:
-    """Return a lock text that does not stand on the Node.
+def _removal_left_s(
+    books: Books,
+    node: str,
+    lock_keys: tuple[str, ...],
+    pod: request.PodKey,
+    now: datetime.datetime,
+) -> float:
+    """Return how long a bare lock is still left to the plugin that is done with its owner.
 
-    The same text again would be no write, and so no proof that the lock is ours.
+    That plugin removes whatever stands there, the next pod's lock too.
     """
-    text = lock_text.encode_lock(now, namespace=pod.namespace, pod=pod.name)
-    if text not in seen.locks.values():
-        return text
-    return _new_text(seen, pod, now + datetime.timedelta(seconds=1))
+    left_s = 0.0
+    for key in lock_keys:
+        if books.lock_kind(key).style is lock_kinds.LockStyle.OWNED:
+            continue
+        who, _ = locks.holder(books, node=node, key=key, wanted_by=pod)
+        if who in (node_lock.Holder.SERVED, node_lock.Holder.FAILED):
+            waited = now - books.locks.done_since(node, key, now=now)
+            left_s = max(left_s, books.settings.lock.release_after_s - waited.total_seconds())
+    return left_s
 
 
 def _stuck(

@@ -3,14 +3,16 @@
 kube-scheduler tries a refused pod again on any change of a Node, and only
 then (or after five minutes). It often tries at the very event that frees a
 card, before our watch has shown it; then somebody has to cause one more
-change. We do, at most once for each change of the ledger.
+change. We do, at most once for each change of the ledger. A namespace's quota
+that was raised, or is used less, is no change of a Node at all.
 """
 
 from collections.abc import Generator
 from typing import Any, TypeAlias
 
-from vgpu_operator.flows import effects
-from vgpu_operator.flows.books import Books
+from vgpu_operator.flows import effects, quotas
+from vgpu_operator.flows.books import Books, Refusal
+from vgpu_operator.model import reason
 from vgpu_operator.scheduling import fit
 from vgpu_operator.wire import keys
 
@@ -22,7 +24,10 @@ def is_due(books: Books) -> bool:
     return (
         books.leader
         and bool(books.refused)
-        and bool(books.ledger.freed_since(books.woken_generation))
+        and bool(
+            books.ledger.freed_since(books.woken_generation)
+            or books.ledger.quota_freed_since(books.woken_generation)
+        )
     )
 
 
@@ -37,7 +42,7 @@ def wake(books: Books) -> Waking:
         return
     before, generation = books.woken_generation, books.ledger.generation
     freed = set(books.ledger.freed_since(before))
-    hopeful = _first_that_fits(books, freed)
+    hopeful = _first_that_fits(books, freed, books.ledger.quota_freed_since(before))
     if hopeful is None:
         books.woken_generation = generation
         return
@@ -56,8 +61,12 @@ def wake(books: Books) -> Waking:
         books.woken_generation = min(before, books.woken_generation)
 
 
-def _first_that_fits(books: Books, freed: set[str]) -> str | None:
-    """Return a node that some waiting pod, refused from an earlier state, fits on now."""
+def _first_that_fits(books: Books, freed: set[str], namespaces: frozenset[str]) -> str | None:
+    """Return a node that some waiting pod, refused from an earlier state, fits on now.
+
+    Looked at are the nodes where something became available; for a pod that a
+    quota held back, of which more may be taken now, all that refused it.
+    """
     view = books.ledger.snapshot(with_claims=True)
     tried = set()
     for refusal in books.refused.values():
@@ -71,14 +80,20 @@ def _first_that_fits(books: Books, freed: set[str]) -> str | None:
             frozenset(wish.notes.items()),
             wish.pod.namespace,
         )
-        candidates = [name for name in refusal.nodes if name in freed]
+        held_back = wish.pod.namespace in namespaces and _by_quota(refusal)
+        candidates = [name for name in refusal.nodes if held_back or name in freed]
         if not candidates or (shape, tuple(candidates)) in tried:
             continue
         tried.add((shape, tuple(candidates)))
-        placement = fit.place(view, candidates, wish, books.defaults)
+        allowances = quotas.allowances(books, wish.pod)
+        placement = fit.place(view, candidates, wish, books.defaults, allowances=allowances)
         if placement.fitting:
             return placement.fitting[0]
     return None
+
+
+def _by_quota(refusal: Refusal) -> bool:
+    return any(reason.Reason.QUOTA_NOT_FIT in text for text in refusal.texts)
 
 
 def _unlocked(books: Books, preferred: str, freed: set[str]) -> str | None:

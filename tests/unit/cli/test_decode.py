@@ -80,6 +80,18 @@ def test_pod_devices_keep_containers_without_a_card(command_line):
         ),
         ("hami.io/device-cordon", "GPU-a0", {"card": "GPU-a0"}),
         ("hami.io/vgpu-node", "n1", {"name": "n1"}),
+        ("4pd.io/vgpu-node", "node67-4v100", {"name": "node67-4v100"}),
+        (
+            "4pd.io/vgpu-time",
+            "1705054796",
+            {"unixSeconds": 1705054796, "time": "2024-01-12T10:19:56+00:00"},
+        ),
+        ("4pd.io/bind-phase", "allocating", {"phase": "allocating"}),
+        (
+            "HAMi.sh/node-handshake-nvidia",
+            "Deleted_2024.01.12 10:19:56",
+            {"state": "deleted", "time": "2024-01-12T10:19:56+00:00"},
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -141,3 +153,34 @@ def test_three_words_are_wrong_usage(command_line):
 def test_an_empty_list_of_cards_is_good(command_line):
     assert command_line.run("decode", "hami.io/node-nvidia-register", "[]") == 0
     assert command_line.err == "NodeRegister hami.io/node-nvidia-register: empty\n"
+
+
+@pytest.mark.parametrize("key", ["4pd.io/devices-to-allocate", "4pd.io/vgpu-ids-new"])
+def test_the_forerunners_containers_are_joined_without_an_end(command_line, key):
+    text = "GPU-a0,NVIDIA,3000,0:;;GPU-a1,NVIDIA,5000,0:"
+
+    assert command_line.run("decode", key, text, "-o", "json") == 0
+
+    assert [(row["container"], row["card"]) for row in items(command_line)] == [
+        (0, "GPU-a0"),
+        (1, ""),
+        (2, "GPU-a1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "4pd.io/node-nvidia-register",
+        "4pd.io/node-mlu-register",
+        "4pd.io/node-dcu-register",
+        "HAMi.sh/node-register-nvidia",
+        "HAMi.sh/node-nvidia-register",
+    ],
+)
+def test_register_texts_of_the_forerunner_are_tables_of_cards(command_line, key):
+    text = "GPU-0,10,32768,100,NVIDIA-Tesla V100-PCIE-32GB,0,true:"
+
+    assert command_line.run("decode", key, text, "-o", "json") == 0
+
+    assert [(row["card"], row["memoryMiB"]) for row in items(command_line)] == [("GPU-0", 32768)]

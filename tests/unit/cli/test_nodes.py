@@ -19,11 +19,20 @@ def test_wide_adds_handshake_allocatable_and_lock(command_line):
     command_line.run("nodes", "n1", "-o", "wide")
 
     header, row = command_line.out.splitlines()
-    assert header.split()[8:] == ["VENDOR", "NUMA", "MODE", "HANDSHAKE", "ALLOCATABLE", "LOCK"]
+    assert header.split()[8:] == [
+        "VENDOR",
+        "NUMA",
+        "MODE",
+        "DIALECT",
+        "HANDSHAKE",
+        "ALLOCATABLE",
+        "LOCK",
+    ]
     assert row.split()[9:] == [
         "NVIDIA",
         "0",
         "hami-core",
+        "hami",
         "requesting",
         "30s",
         "10",
@@ -49,6 +58,7 @@ def test_json_holds_numbers_and_times(command_line):
             "cordoned": True,
             "numa": 0,
             "mode": "hami-core",
+            "dialect": "hami",
             "handshake": {"state": "requesting", "ageSeconds": 30},
             "allocatable": 10,
             "lock": {

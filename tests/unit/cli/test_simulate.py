@@ -108,6 +108,23 @@ def test_admission_refuses_here_too(simulated):
     assert found["p1"]["message"].startswith("refused at admission: container main: ")
 
 
+def test_a_resource_quota_counts(simulated):
+    quota = {
+        "kind": "ResourceQuota",
+        "metadata": {"name": "cards", "namespace": "default"},
+        "spec": {"hard": {"limits.nvidia.com/gpumem": "30000"}},
+    }
+
+    code, found = simulated(NODE, quota, pod("p1"), pod("p2"))
+
+    assert code == 1
+    assert cards(found["p1"]) == ["GPU-a1"]
+    assert found["p2"]["message"].startswith(
+        "refused at admission: exceeding resource quota: the pod takes at least 20000 of "
+        "nvidia.com/gpumem, and 10000 of the namespace's 30000 are left"
+    )
+
+
 def test_pods_of_other_schedulers_are_named_and_left_alone(simulated):
     code, found = simulated(NODE, pod("p1", schedulerName="volcano"))
 

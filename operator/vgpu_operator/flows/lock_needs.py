@@ -1,0 +1,200 @@
+"""Pods that need their node's lock, whether or not it stands there.
+
+A pod that is bound and not served yet may be Allocated at any moment. Until
+then no other pod of its node may be ``allocating`` under the same lock, even
+where somebody has removed it: a plugin that is done with its part of a pod of
+several vendors, a hand, or the plugin of the pod before, which removes a bare
+lock without looking whose it is.
+"""
+
+import datetime
+from collections.abc import Collection, Iterable, Iterator
+
+from vgpu_operator.flows import effects
+from vgpu_operator.flows.books import Books
+from vgpu_operator.machines import bind_phase, node_lock
+from vgpu_operator.model import records, request
+from vgpu_operator.wire import node_lock as lock_text
+
+GRACE_S = 1.0
+"""How far the watches of Nodes and Pods may be apart before a missing lock is believed."""
+
+
+def note(books: Books, record: records.PodRecord) -> None:
+    """Keep account of a pod that was seen: is its plugin due, is its lock needed."""
+    uid = record.key.uid
+    if _is_unserved(books, record):
+        books.allocating.setdefault(uid, None)
+    else:
+        books.allocating.pop(uid, None)
+    if node_lock.is_awaited(record):
+        books.awaited.setdefault(record.node, {})[uid] = None
+    else:
+        forget(books, record, served=True)
+
+
+def forget(books: Books, record: records.PodRecord, *, served: bool = False) -> None:
+    """Take a pod off the account.
+
+    Args:
+        books: what is known.
+        record: the pod.
+        served: it needs its lock no more, but is still there.
+    """
+    if not served:
+        books.allocating.pop(record.key.uid, None)
+    here = books.awaited.get(record.node)
+    if here is not None:
+        here.pop(record.key.uid, None)
+        if not here:
+            del books.awaited[record.node]
+
+
+def _is_unserved(books: Books, record: records.PodRecord) -> bool:
+    """Whether some plugin still owes the pod its part.
+
+    Where no plugin says so, the kubelet's admission is all there is to see; a
+    pod that needs no lock waits for nobody.
+    """
+    if not record.node or record.ended:
+        return False
+    if bind_phase.state(record) is not bind_phase.State.ALLOCATING:
+        return False
+    owing = record.to_allocate
+    if record.bind_phase is records.BindPhase.ALLOCATING:
+        owing |= frozenset(record.request.vendors)
+    return any(
+        books.lock_kind(key).reported or not record.admitted
+        for vendor in books.vendors
+        if vendor.spec.keyword in owing and (key := books.lock_of(vendor, record.node))
+    )
+
+
+def due(
+    books: Books, *, node: str, key: str, besides: Collection[str] = ()
+) -> tuple[node_lock.Holder, records.PodRecord] | None:
+    """Return a pod that needs that lock now, and how: ``AWAITED`` or ``UNBOUND``.
+
+    Args:
+        books: what is known.
+        node: the node.
+        key: the lock.
+        besides: UIDs that do not count.
+    """
+    for uid, who in _candidates(books, node):
+        if uid in besides:
+            continue
+        record = books.ledger.record(uid)
+        if record is not None and key in books.lock_keys(record.request, node):
+            return who, record
+    return None
+
+
+def _candidates(books: Books, node: str) -> Iterator[tuple[str, node_lock.Holder]]:
+    """Yield the pods that are bound there and awaited, then those that may become so."""
+    for uid in books.awaited.get(node, ()):
+        yield uid, node_lock.Holder.AWAITED
+    for uid in books.bound:
+        # Our Binding has been answered, and the watch has not shown it yet.
+        if _is_reserved(books, uid, node):
+            yield uid, node_lock.Holder.AWAITED
+    for uid in books.in_doubt:
+        if _is_reserved(books, uid, node):
+            yield uid, node_lock.Holder.UNBOUND
+
+
+def _is_reserved(books: Books, uid: str, node: str) -> bool:
+    held = books.ledger.holding(uid)
+    return held is not None and held.node == node and books.ledger.assumed(uid)
+
+
+def since(books: Books, owner: records.PodRecord) -> datetime.datetime | None:
+    """Return since when a pod without lock has been allocating; None when unknown."""
+    if owner.bind_time_s is not None:
+        return datetime.datetime.fromtimestamp(owner.bind_time_s, tz=datetime.UTC)
+    return books.allocating.get(owner.key.uid)
+
+
+def put_back(
+    books: Books, *, nodes: Iterable[str], now: datetime.datetime, again: bool = False
+) -> tuple[effects.PatchNode, ...]:
+    """Return the writes of locks that are missing and still needed, in their pods' names.
+
+    Leader only; conditioned on the Node's version. The watch shows what came of
+    it, so the same version is not answered twice.
+
+    Args:
+        books: what is known.
+        nodes: where to look.
+        now: the time.
+        again: ask once more for what was asked for and has not happened.
+    """
+    if not books.leader:
+        return ()
+    wanted = []
+    for name in nodes:
+        seen = books.nodes.get(name)
+        if seen is None or name not in books.awaited:
+            continue
+        texts: dict[str, str] = {}
+        for key, pod in _missing(books, seen, now):
+            texts[key] = new_text(books, pod, key, now)
+            books.locks.announce(name, {key: texts[key]}, owner_uid=pod.uid)
+        if texts and (again or books.locks.returned_at(name) != seen.resource_version):
+            books.locks.note_return(name, seen.resource_version)
+            wanted.append(
+                effects.PatchNode(
+                    node=name, annotations=texts, resource_version=seen.resource_version
+                )
+            )
+    return tuple(wanted)
+
+
+def _missing(
+    books: Books, seen: records.NodeRecord, now: datetime.datetime
+) -> Iterator[tuple[str, request.PodKey]]:
+    """Yield the locks to be put back on a node, and for whom."""
+    for uid in books.awaited.get(seen.name, ()):
+        record = books.ledger.record(uid)
+        if record is None:
+            continue
+        for key in books.lock_keys(record.request, seen.name):
+            if books.locks.get(seen.name, key) is not None:
+                continue
+            if _is_due_back(books, record, key, now):
+                yield key, record.key
+
+
+def _is_due_back(books: Books, record: records.PodRecord, key: str, now: datetime.datetime) -> bool:
+    users = frozenset(
+        vendor.spec.keyword
+        for vendor in books.vendors
+        if vendor.spec.keyword in record.request.vendors
+        and books.lock_of(vendor, record.node) == key
+    )
+    kind = books.lock_kind(key)
+    back = node_lock.may_return(node_lock.progress(record, users=users, reported=kind.reported))
+    if back is node_lock.Return.AFTER_GRACE:
+        missing_s = (now - books.locks.missing_since(record.node, key, now=now)).total_seconds()
+        return missing_s >= GRACE_S
+    return back is node_lock.Return.NOW
+
+
+def new_text(
+    books: Books,
+    pod: request.PodKey,
+    key: str,
+    now: datetime.datetime,
+    *,
+    unlike: Collection[str] = (),
+) -> str:
+    """Return a lock text for that pod that does not stand on the Node.
+
+    The same text again would be no write, and so no proof that the lock is ours.
+    """
+    style = books.lock_kind(key).style
+    text = lock_text.encode_lock(now, namespace=pod.namespace, pod=pod.name, style=style)
+    while text in unlike:
+        now += datetime.timedelta(seconds=1)
+        text = lock_text.encode_lock(now, namespace=pod.namespace, pod=pod.name, style=style)
+    return text
