@@ -214,6 +214,7 @@ class Operator:
         state = webhook_routes.WebhookState(
             settings=options.settings,
             vendors=self.books.vendors,
+            standing=self.books.ledger.quota_standing,
             observe=self.instruments.count_admission,
         )
         if options.webhook_certificate is not None:

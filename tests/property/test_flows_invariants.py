@@ -5,6 +5,7 @@ Each seed is one history. A failure names the seed; run it again by
 """
 
 import datetime
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,9 @@ STEPS = 300
 SEEDS = range(20)
 
 
-def lived(seed: int, *, n_leaders: int) -> bind_world.World:
+def lived(seed: int, *, n_leaders: int, **kinds: Any) -> bind_world.World:
     """Return a world after many random steps, each of which was checked."""
-    world = bind_world.World(seed, n_leaders=n_leaders, n_nodes=1 + seed % 2)
+    world = bind_world.World(seed, n_leaders=n_leaders, n_nodes=1 + seed % 2, **kinds)
     for _ in range(STEPS):
         world.step()
     return world
@@ -43,6 +44,44 @@ def test_two_leaders_at_once_never_promise_too_much_and_agree_in_the_end(seed: i
 
     one, other = (world.ledger_of(leader) for leader in world.leaders)
     assert one == other
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"seed-{seed}")
+def test_pods_of_two_vendors_are_served_their_own_cards_by_plugins_that_know_one_key_each(
+    seed: int,
+) -> None:
+    world = lived(seed + 2000, n_leaders=1 + seed % 2, vendors=("NVIDIA", "DCU"))
+
+    world.settle()
+
+    assert_ledgers_are_true(world)
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"seed-{seed}")
+def test_a_lock_that_names_nobody_admits_one_pod_at_a_time_beside_one_that_does(seed: int) -> None:
+    """With one leader: nothing on the Node tells a second one whose a bare lock is."""
+    world = lived(seed + 3000, n_leaders=1, vendors=("NVIDIA", "DCU", "MLU"))
+
+    world.settle()
+
+    assert_ledgers_are_true(world)
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"seed-{seed}")
+def test_nodes_of_the_forerunners_dialect_serve_one_pod_at_a_time(seed: int) -> None:
+    world = lived(seed + 4000, n_leaders=1, forerunner=True)
+
+    world.settle()
+
+    assert_ledgers_are_true(world)
+
+
+def assert_ledgers_are_true(world: bind_world.World) -> None:
+    """Every leader charges what one that has just started would charge."""
+    before = [world.ledger_of(leader) for leader in world.leaders]
+    world.leaders[0].restart(world.now)
+
+    assert before == [world.ledger_of(world.leaders[0])] * len(before)
 
 
 def test_a_leader_that_slept_while_its_lock_was_taken_over_does_not_bind_any_more() -> None:

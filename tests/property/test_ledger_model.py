@@ -271,7 +271,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
     @invariant()
     def quotas_and_tenants_are_those_of_a_ledger_built_anew(self) -> None:
         anew = clusters.build_ledger(clusters.Cluster(nodes=self.nodes, pods=self.effective()))
-        assert self.books.quota_used("team-a") == anew.quota_used("team-a")
+        assert self.books.quota_standing("team-a") == anew.quota_standing("team-a")
         view, expected = self.books.snapshot(with_claims=False), anew.snapshot(with_claims=False)
         for name in NAMES:
             assert view.tenants(name, VENDOR) == expected.tenants(name, VENDOR)

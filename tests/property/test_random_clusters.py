@@ -285,14 +285,14 @@ def test_choose_keeps_to_the_quota_and_agrees_with_place(
             assert chosen == placed.rejections[name]
             continue
         assert name in placed.fitting
-        before = books.quota_used(wish.pod.namespace)
+        before = books.quota_standing(wish.pod.namespace).used
         books.assume(wish, chosen)
-        after = books.quota_used(wish.pod.namespace)
+        after = books.quota_standing(wish.pod.namespace).used
         for vendor, allowance in allowances.items():
             taken = after.get(vendor, quota.NOTHING) - before.get(vendor, quota.NOTHING)
             assert allowance.covers(taken)
         books.unassume(wish.pod.uid)
-        assert books.quota_used(wish.pod.namespace) == before
+        assert books.quota_standing(wish.pod.namespace).used == before
 
 
 def without_numa_bind(

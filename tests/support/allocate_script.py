@@ -21,6 +21,7 @@ def call(devices: int = 1, *, breakdown: str = "") -> Generator[Any, Any, Any]:
             device_count=devices,
             to_allocate_key=TO_ALLOCATE,
             lock_key=LOCK,
+            instances_key="hami.io/vgpu-mig-allocations",
             breakdown=breakdown,
         )
     )

@@ -7,34 +7,44 @@ the API server's own rules are kept: one version for everything, preconditions,
 a Binding that is all or nothing, watches in order for each kind.
 """
 
+import contextlib
 import copy
 import datetime
+import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from support import operator_books, pods
+from support.bind_kubelet import LOCKS, Kubelets, Violation, needs, node_of, notes_of
 from support.dialogue import Dialogue
-from vgpu_operator.flows import bind, books, effects, locks, pod_events, reconcile, register
+from vgpu_operator.flows import (
+    bind,
+    books,
+    effects,
+    lock_needs,
+    locks,
+    pod_events,
+    reconcile,
+    register,
+)
 from vgpu_operator.flows import filter as flow_filter
-from vgpu_operator.model import errors, request
+from vgpu_operator.model import request
 from vgpu_operator.vendors import records
-from vgpu_operator.wire import extender, pod_devices
+from vgpu_operator.wire import extender
 
-LOCK = "hami.io/mutex.lock"
-NODE = "hami.io/vgpu-node"
-ALLOCATED = "hami.io/vgpu-devices-allocated"
-TO_ALLOCATE = "hami.io/vgpu-devices-to-allocate"
-PHASE = "hami.io/bind-phase"
 CARD_MIB = 10000
 SLOTS = 3
 
 Json = dict[str, Any]
 
-
-class Violation(AssertionError):
-    """An invariant was broken."""
+ONE_OF = {
+    "NVIDIA": {"nvidia.com/gpu": "1"},
+    "DCU": {"hygon.com/dcunum": "1", "hygon.com/dcumem": "1000"},
+    "MLU": {"cambricon.com/vmlu": "1", "cambricon.com/mlu.smlu.vmemory": "1"},
+}
+"""What a container asks of a vendor besides NVIDIA, by keyword."""
 
 
 @dataclass(slots=True)
@@ -155,11 +165,14 @@ class Leader:
                 continue
             self.read_up_to[kind] = at + 1
             if kind == "node":
-                register.node_seen(self.books, self.node(raw), now)
+                news = register.node_seen(self.books, self.node(raw), now)
             elif what == "gone":
-                pod_events.pod_gone(self.books, self.pod(raw).key)
+                news = pod_events.pod_gone(self.books, self.pod(raw).key)
             else:
-                pod_events.pod_seen(self.books, self.pod(raw))
+                news = pod_events.pod_seen(self.books, self.pod(raw))
+            for effect in lock_needs.put_back(self.books, nodes=news.nodes, now=now):
+                with contextlib.suppress(effects.EffectFailed):
+                    self.api.perform(effect)
             return
 
     def answer(self, effect: effects.Effect) -> Any:
@@ -173,51 +186,95 @@ class Leader:
 
 
 class World:
-    """The whole simulation; ``step`` does one thing that may happen next."""
+    """The whole simulation; ``step`` does one thing that may happen next.
 
-    def __init__(self, seed: int, *, n_leaders: int, n_nodes: int) -> None:
+    Args:
+        seed: of the die.
+        n_leaders: how many processes believe that they lead.
+        n_nodes: how many nodes there are.
+        vendors: whose cards every node has; pods ask for one or several of them.
+        forerunner: the nodes register in the dialect of k8s-vgpu-scheduler.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        n_leaders: int,
+        n_nodes: int,
+        vendors: Sequence[str] = ("NVIDIA",),
+        forerunner: bool = False,
+    ) -> None:
         self.die = random.Random(seed)  # noqa: S311  # a die for tests
         self.api = Api()
+        self.kubelets = Kubelets(self.api, self.die)
         self.now = operator_books.NOW
         self.late: list[effects.Effect] = []
+        self._vendors = vendors
+        self._bare = forerunner or "MLU" in vendors
+        self._read: dict[str, tuple[str, Any]] = {}
         self._names = 0
         for number in range(n_nodes):
-            cards = [(f"GPU-{number}{n}", CARD_MIB) for n in range(2)]
-            text = operator_books.register_text(*cards, count=SLOTS)
-            notes = {
-                "hami.io/node-nvidia-register": text,
-                "hami.io/node-handshake": operator_books.FRESH_STAMP,
-            }
-            raw = {
-                "metadata": {"name": f"node-{number}", "uid": f"n{number}", "annotations": notes},
-                "status": {"allocatable": {"nvidia.com/gpu": "6"}},
-            }
-            self.api.write("node", raw)
+            self.api.write("node", self._new_node(number, forerunner=forerunner))
         self.leaders = [Leader(self.api) for _ in range(n_leaders)]
         for leader in self.leaders:
             leader.restart(self.now)
+
+    def _new_node(self, number: int, *, forerunner: bool) -> Json:
+        cards = [(f"GPU-{number}{n}", CARD_MIB) for n in range(2)]
+        text = operator_books.register_text(*cards, count=SLOTS)
+        place = "4pd.io/node-nvidia-register" if forerunner else "hami.io/node-nvidia-register"
+        stamp = "4pd.io/node-handshake" if forerunner else "hami.io/node-handshake"
+        notes = {place: text, stamp: operator_books.FRESH_STAMP}
+        offered = {"nvidia.com/gpu": "6"}
+        if "DCU" in self._vendors:
+            notes["hami.io/node-dcu-register"] = (
+                f"DCU-{number},{SLOTS},{CARD_MIB},100,DCU-K100_AI,0,true,0,hami-core:"
+            )
+            notes["hami.io/node-handshake-dcu"] = operator_books.FRESH_STAMP
+            offered["hygon.com/dcunum"] = "3"
+        if "MLU" in self._vendors:
+            offered |= {
+                "cambricon.com/mlu.smlu.vcore": "200",
+                "cambricon.com/mlu.smlu.vmemory": "80",
+                "cambricon.com/vmlu": "200",
+            }
+        return {
+            "metadata": {"name": f"node-{number}", "uid": f"n{number}", "annotations": notes},
+            "status": {"allocatable": offered, "capacity": offered},
+        }
 
     def step(self) -> None:
         """Do one thing, then check what must always hold."""
         leader = self.die.choice(self.leaders)
         doings = (
-            (10, lambda: self.create()),
-            (14, lambda: self._schedule(leader)),
+            (6, lambda: self.create()),
+            (20, lambda: self._schedule(leader)),
             (40, lambda: self._go_on(leader)),
-            (30, lambda: leader.see_next(self.die.choice(("node", "pod")), self.now)),
-            (14, lambda: self._kubelet()),
-            (6, lambda: self._plugin_frees_a_lock()),
+            (90, lambda: leader.see_next(self.die.choice(("node", "pod")), self.now)),
+            (30, lambda: self.kubelets.step()),
             (4, lambda: self._end_or_delete()),
             (4, lambda: self._quick_tick(leader)),
             (4, lambda: self._late_write()),
             (1, lambda: leader.restart(self.now)),
         )
         self.now += datetime.timedelta(seconds=self.die.choice((0, 0, 0, 1, 5)))
-        if self.die.random() < 0.04:
-            self.now += datetime.timedelta(seconds=301)
+        if self.die.random() < 0.02:
+            self._minutes_pass()
         weights = [weight for weight, _ in doings]
         self.die.choices(doings, weights)[0][1]()
         self.check()
+
+    def _minutes_pass(self) -> None:
+        """Let every lock expire; no request and no plugin takes so long.
+
+        Where a lock names its owner, a Binding may: its owner is fenced.
+        """
+        self.kubelets.finish()
+        if self._bare:
+            while self.late:
+                self._late_write()
+        self.now += datetime.timedelta(seconds=301)
 
     def settle(self) -> None:
         """Let everything come to its end without further faults."""
@@ -235,10 +292,9 @@ class World:
                 for uid in list(leader.flows):
                     busy = True
                     self._advance(leader, uid, faults=False)
-            served = self._kubelet()
-            freed = self._plugin_frees_a_lock()
+            served = self.kubelets.step()
             self.check()
-            if not (busy or served or freed or self._locks()):
+            if not (busy or served or self._locks()):
                 return
         raise Violation(f"the cluster never comes to rest: {self._locks()}")
 
@@ -261,7 +317,16 @@ class World:
         self._names += 1
         name = f"p{self._names}"
         limits = {"gpu": self.die.choice((1, 1, 2)), "mem": self.die.choice((2000, 5000, 9000))}
-        raw = pods.pod(pods.container("main", **limits), schedulerName="hami-scheduler")
+        wanted = [pods.container("main", **limits)]
+        if len(self._vendors) > 1:
+            chosen = self.die.sample(self._vendors, self.die.choice((1, 1, 2, len(self._vendors))))
+            wanted = [
+                {"name": word.lower(), "image": "busybox", "resources": {"limits": ONE_OF[word]}}
+                for word in chosen
+            ]
+            if "NVIDIA" in chosen:
+                wanted[chosen.index("NVIDIA")] = pods.container("nvidia", **limits)
+        raw = pods.pod(*wanted, schedulerName="hami-scheduler")
         raw["metadata"] |= {"name": name, "uid": f"u-{name}"}
         raw["status"] = {"phase": "Pending"}
         self.api.write("pod", raw)
@@ -350,47 +415,11 @@ class World:
         except effects.EffectFailed:
             return
 
-    def _kubelet(self) -> bool:
-        """Admit one bound pod and have the plugin serve whom it takes for it."""
-        todo = [r for r in self.api.pods.values() if _is_unserved(r)]
-        if not todo:
-            return False
-        admitted = copy.deepcopy(self.die.choice(todo))
-        admitted["status"] = {"phase": "Pending", "startTime": "2026-01-15T10:00:00Z"}
-        self.api.write("pod", admitted)
-        served = self._chosen_by_plugin(admitted["spec"]["nodeName"])
-        if served["metadata"]["uid"] != admitted["metadata"]["uid"]:
-            raise Violation(
-                f"the plugin serves {served['metadata']['name']} the call that kubelet made for"
-                f" {admitted['metadata']['name']}"
-            )
-        _merge(served, {TO_ALLOCATE: ";", PHASE: self.die.choice(("success", "success", "failed"))})
-        self.api.write("pod", served)
-        return True
-
-    def _chosen_by_plugin(self, node: str) -> Json:
-        """Return whom the plugin serves: the lock's pod, else the first in ``allocating``."""
-        here = [r for r in self.api.pods.values() if _is_unserved(r) and _node_of(r) == node]
-        owner = self._locks().get(node, ",,").split(",")[2]
-        named = [r for r in here if r["metadata"]["name"] == owner]
-        return copy.deepcopy((named or here)[0])
-
-    def _plugin_frees_a_lock(self) -> bool:
-        """Remove a lock whose pod the plugin is done with."""
-        for node, text in self._locks().items():
-            owner = text.split(",")[2]
-            for raw in self.api.pods.values():
-                is_owner = raw["metadata"]["name"] == owner and _node_of(raw) == node
-                if is_owner and _notes(raw).get(PHASE) in ("success", "failed"):
-                    self.api.perform(effects.PatchNode(node=node, annotations={LOCK: None}))
-                    return True
-        return False
-
     def _end_or_delete(self) -> None:
         if not self.api.pods:
             return
         raw = copy.deepcopy(self.die.choice(list(self.api.pods.values())))
-        if _node_of(raw) and not _is_unserved(raw) and self.die.random() < 0.5:
+        if "startTime" in raw["status"] and self.die.random() < 0.5:
             raw["status"]["phase"] = "Succeeded"
             self.api.write("pod", raw)
         else:
@@ -401,22 +430,33 @@ class World:
     def check(self) -> None:
         """Check what must hold after every step, from the API server's objects alone."""
         used: dict[str, list[int]] = {}
+        needed: dict[tuple[str, str], list[str]] = {}
         for raw in self.api.pods.values():
-            notes, node = _notes(raw), _node_of(raw)
-            if bool(node) != bool(notes.get(ALLOCATED)) or (node or None) != notes.get(NODE):
-                raise Violation(f"bound to {node!r} with {notes}")
+            seen, node = self._record(raw), node_of(raw)
+            if bool(node) != bool(seen.promised) or node != seen.promised_node or seen.faults:
+                raise Violation(f"bound to {node!r} with {notes_of(raw)}")
+            for lock in needs(raw):
+                needed.setdefault((node, lock), []).append(seen.key.name)
             if not node or raw["status"]["phase"] in ("Succeeded", "Failed"):
                 continue
-            for card, mib in _shares(notes[ALLOCATED]):
-                total = used.setdefault(card, [0, 0])
-                total[0] += 1
-                total[1] += mib
+            for containers in seen.promised.values():
+                for share in itertools.chain.from_iterable(containers):
+                    total = used.setdefault(share.device_id, [0, 0])
+                    total[0] += 1
+                    total[1] += share.memory_mib
         for card, (slots, mib) in used.items():
-            if slots > SLOTS or mib > CARD_MIB:
+            if slots > (100 if "mlu" in card else SLOTS) or mib > CARD_MIB:
                 raise Violation(f"{card} is promised {slots} times, {mib} MiB")
-        unserved = [_node_of(raw) for raw in self.api.pods.values() if _is_unserved(raw)]
-        if len(unserved) != len(set(unserved)):
-            raise Violation(f"two pods of one node are allocating: {sorted(unserved)}")
+        for place, names in needed.items():
+            if len(names) > 1:
+                raise Violation(f"{names} are allocating at {place}")
+
+    def _record(self, raw: Json) -> Any:
+        uid, version = raw["metadata"]["uid"], raw["metadata"]["resourceVersion"]
+        known = self._read.get(uid)
+        if known is None or known[0] != version:
+            known = self._read[uid] = (version, self.leaders[0].pod(raw))
+        return known[1]
 
     def ledger_of(self, leader: Leader) -> dict[str, Any]:
         """Return what a leader's ledger charges, by node.
@@ -430,31 +470,11 @@ class World:
                 flow_filter.filter_nodes(leader.books, record, sorted(self.api.nodes), self.now)
         return {name: book.usage(name, "NVIDIA") for name in sorted(self.api.nodes)}
 
-    def _locks(self) -> dict[str, str]:
-        return {
-            name: raw["metadata"]["annotations"][LOCK]
+    def _locks(self) -> list[tuple[str, str, str]]:
+        """Return every lock that stands: node, annotation, text."""
+        return [
+            (name, lock, notes_of(raw)[lock])
             for name, raw in self.api.nodes.items()
-            if LOCK in raw["metadata"]["annotations"]
-        }
-
-
-def _notes(raw: Json) -> dict[str, str]:
-    found: dict[str, str] = raw["metadata"].get("annotations", {})
-    return found
-
-
-def _node_of(raw: Json) -> str:
-    return str(raw["spec"].get("nodeName", ""))
-
-
-def _is_unserved(raw: Json) -> bool:
-    return _notes(raw).get(PHASE) == "allocating" and raw["status"]["phase"] == "Pending"
-
-
-def _shares(text: str) -> Iterator[tuple[str, int]]:
-    decoded = pod_devices.decode_pod_devices(text, key=ALLOCATED, containers=1)
-    if decoded.faults:
-        raise errors.DecodeError(f"unreadable promise {text!r}")
-    for container in decoded.shares:
-        for share in container:
-            yield share.device_id, share.memory_mib
+            for lock in LOCKS
+            if lock in notes_of(raw)
+        ]

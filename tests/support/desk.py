@@ -76,6 +76,8 @@ class Shell:
     def show(self, path: str, kind: str = "MODIFIED") -> None:
         """Let the watch show an object as it is now."""
         take_in = self.intake.node_event if "/nodes/" in path else self.intake.pod_event
+        if "/resourcequotas/" in path:
+            take_in = self.intake.quota_event
         take_in(kind, self.kube.objects[path])
 
     def put_node(self, name: str = "node-a", *, register: str = ONE_CARD, lock: str = "") -> str:

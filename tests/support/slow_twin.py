@@ -104,7 +104,8 @@ class Twin:
                         limit = card.device.memory_mib * asked.memory_percent // 100
                     slots += 1
                     memory += min(share.memory_mib, limit)
-                    cores += min(share.cores_percent, asked.cores_percent, 100)
+                    most = 100 if asked.cores_by_default else asked.cores_percent
+                    cores += min(share.cores_percent, most, 100)
             if asked_by.kind == "init":
                 top_slots = max(top_slots, slots + sum_slots if slots else 0)
                 top_memory = max(top_memory, memory + sum_memory if slots else 0)

@@ -18,7 +18,7 @@ def spec(keyword: str) -> base.VendorSpec:
         handshake_key=None,
         to_allocate_key=f"{word}.example/to-allocate",
         allocated_key=f"{word}.example/allocated",
-        lock_key=None,
+        lock=None,
         count_resource=f"{word}.example/card",
     )
 

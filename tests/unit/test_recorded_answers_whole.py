@@ -1,25 +1,31 @@
 """Every recorded answer of HAMi v2.10.0, whole, against ``vgpu simulate --cases``.
 
 What differs must be on the list of ``support.compatibility``; what is on the
-list must still differ. ``known_open.txt`` names what is not right yet: it may
-only shrink.
+list must still differ.
 """
 
 import collections
 import functools
 import json
 import pathlib
+import re
 from typing import Any
 
 import pytest
+import setting_docs
 
-from support import compare_answers, compatibility, compatibility_rules
+from support import (
+    compare_answers,
+    compatibility,
+    compatibility_by_design,
+    compatibility_document,
+    compatibility_groups,
+    compatibility_rules,
+)
 from vgpu_operator.cli import simulate_cases
+from vgpu_operator.model import settings
 
 DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "compatibility.md"
-OPEN = frozenset(
-    (pathlib.Path(__file__).parents[1] / "support" / "known_open.txt").read_text().split()
-)
 FILES = sorted(path.stem for path in compare_answers.VECTORS.glob("*.jsonl"))
 
 
@@ -53,14 +59,7 @@ def unexplained(one: compatibility_rules.Seen) -> dict[str, Any]:
 def test_every_answer_is_hamis_or_differs_as_listed(file: str) -> None:
     wrong = {one.name: fields for one in seen(file) if (fields := unexplained(one))}
 
-    assert {name: fields for name, fields in wrong.items() if name not in OPEN} == {}
-
-
-@pytest.mark.parametrize("file", FILES)
-def test_what_is_right_is_not_on_the_open_list(file: str) -> None:
-    right = {one.name for one in seen(file) if not unexplained(one)}
-
-    assert right & OPEN == set()
+    assert wrong == {}
 
 
 def test_every_listed_difference_still_shows() -> None:
@@ -84,15 +83,36 @@ def test_names_of_differences_are_unique() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_open_cases_are_recorded_ones() -> None:
-    assert {one.name for file in FILES for one in seen(file)} >= OPEN
-
-
 def test_the_document_shows_the_list() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
 
-    assert compatibility.rules_table() in text
-    assert compatibility.rows_table() in text
+    assert compatibility_document.tables() in text
+
+
+def test_every_difference_stands_in_one_section() -> None:
+    sections = compatibility_groups.GROUPS.values()
+    shown = [name for names in sections for name in names]
+
+    assert sorted(shown) == sorted(line.name for line in compatibility_document.LINES)
+
+
+@pytest.mark.parametrize("line", compatibility_by_design.BY_DESIGN, ids=lambda line: line.name)
+def test_a_difference_that_is_not_recorded_is_held_by_a_test(
+    line: compatibility_by_design.ByDesign,
+) -> None:
+    file, _, name = line.test.partition("::")
+    text = (pathlib.Path(__file__).parents[1] / file).read_text(encoding="utf-8")
+
+    assert re.search(rf"^(async )?def {name}\(", text, re.MULTILINE)
+
+
+def test_every_switch_is_a_setting() -> None:
+    known = {name for name, *_ in setting_docs.setting_rows(settings.Settings, "")}
+    named = {line.switch for line in compatibility_document.LINES if line.switch}
+
+    paths = {re.sub(r":.*|^a short ", "", switch) for switch in named}
+
+    assert {f"`{path}`" for path in paths} <= known
 
 
 def test_all_recordings_are_there() -> None:

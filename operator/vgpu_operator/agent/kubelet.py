@@ -18,12 +18,12 @@ from typing import Any
 
 import structlog
 
-from vgpu_operator.agent import objects, perform, switches, tasks
-from vgpu_operator.flows import allocate
+from vgpu_operator.agent import manners as vendor_manners
+from vgpu_operator.agent import objects, perform, plugins, switches, tasks
+from vgpu_operator.flows import allocate, allocate_by_mark, effects_agent
 from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import clock as kube_clock
 from vgpu_operator.kube import errors, paths
-from vgpu_operator.vendors import base
 from vgpu_operator.wire import shape
 
 
@@ -37,7 +37,7 @@ class Kubelet:
         *,
         client: kube_client.KubeClient,
         clock: kube_clock.Clock,
-        vendors: Mapping[str, base.VendorSpec],
+        plugins: Mapping[str, plugins.Plugin],
         running: tasks.Tasks,
         writes_status: bool = True,
         sleep: perform.Sleep = asyncio.sleep,
@@ -46,7 +46,7 @@ class Kubelet:
         self._switches = node_switches
         self._client = client
         self._clock = clock
-        self._vendors = vendors
+        self._plugins = plugins
         self._tasks = running
         self._writes_status = writes_status
         self._sleep = sleep
@@ -96,7 +96,7 @@ class Kubelet:
 
     def known_pod(self, namespace: str, name: str) -> objects.Json | None:
         """Return the Pod as last seen, if it has a promise to serve."""
-        wanted = {vendor.to_allocate_key for vendor in self._vendors.values()}
+        wanted = {plugin.spec.to_allocate_key for plugin in self._plugins.values()}
         for pod in self._pods.values():
             if objects.full_name(pod) == f"{namespace}/{name}":
                 return pod if wanted & objects.annotations(pod).keys() else None
@@ -132,7 +132,7 @@ class Kubelet:
         pod = self._staying(uid)
         if pod is None:
             return True
-        for call in objects.owed_calls(pod, self._vendors):
+        for call in objects.owed_calls(pod, self._plugins):
             fault = await self._call(uid, call)
             if self._staying(uid) is None:
                 return True
@@ -164,23 +164,48 @@ class Kubelet:
         if switches.vanished:
             return (
                 "no healthy devices present; "
-                f"cannot allocate unhealthy devices {call.vendor.count_resource}"
+                f"cannot allocate unhealthy devices {call.plugin.spec.count_resource}"
             )
         result = await perform.perform(
-            allocate.allocate(
-                allocate.AllocateCall(
-                    node=self._name,
-                    device_count=call.device_count,
-                    to_allocate_key=call.vendor.to_allocate_key or "",
-                    lock_key=call.vendor.lock_key or "",
-                    breakdown="the plugin was told to fail" if switches.fail else "",
-                )
-            ),
+            self._conversation(call),
             client=self._client,
             surroundings=self,
             sleep=self._sleep,
         )
         return f"rpc error: code = Unknown desc = {result.error}" if result.error else ""
+
+    def _conversation(
+        self, call: objects.ContainerCall
+    ) -> effects_agent.Steps[allocate.AllocateResult]:
+        """Return what the plugin does about the call, in its vendor's way."""
+        spec, manners = call.plugin.spec, call.plugin.manners
+        breakdown = "the plugin was told to fail" if self._switches.fail else ""
+        match manners.serving:
+            case vendor_manners.Serving.ENTRY:
+                return allocate.allocate(
+                    allocate.AllocateCall(
+                        node=self._name,
+                        device_count=call.device_count,
+                        to_allocate_key=spec.to_allocate_key or "",
+                        lock_key=spec.lock_key or "",
+                        instances_key=manners.instances,
+                        breakdown=breakdown,
+                        dialect=call.plugin.dialect,
+                    )
+                )
+            case vendor_manners.Serving.MARK:
+                return allocate_by_mark.allocate_by_mark(
+                    allocate_by_mark.MarkCall(
+                        node=self._name,
+                        container=call.container,
+                        mark_key=manners.mark,
+                        entries_key=manners.entries or "",
+                        lock_key=spec.lock_key or "",
+                        breakdown=breakdown,
+                    )
+                )
+            case vendor_manners.Serving.NOTHING:
+                return _say(allocate.AllocateResult(error=breakdown))
 
     def _staying(self, uid: str) -> objects.Json | None:
         """Return a Pod that is neither gone nor about to go."""
@@ -213,6 +238,12 @@ class Kubelet:
                 lambda: self._client.delete(_path(pod), grace_s=0, uid=uid), self._sleep
             )
             self._log.info("let go", pod=objects.full_name(pod))
+
+
+def _say(result: allocate.AllocateResult) -> effects_agent.Steps[allocate.AllocateResult]:
+    """Answer without asking the API server anything."""
+    yield from ()
+    return result
 
 
 def _path(pod: Mapping[str, Any]) -> str:

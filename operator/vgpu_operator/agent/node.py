@@ -3,17 +3,16 @@
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import structlog
 
-from vgpu_operator.agent import kubelet, objects, perform, spec, switches, tasks
+from vgpu_operator.agent import kubelet, objects, perform, plugins, spec, switches, tasks
 from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import clock as kube_clock
 from vgpu_operator.kube import errors, paths
 from vgpu_operator.model import device
-from vgpu_operator.vendors import base
-from vgpu_operator.wire import handshake, node_register, shape
+from vgpu_operator.wire import shape
 
 
 class SimulatedNode:
@@ -26,7 +25,7 @@ class SimulatedNode:
         *,
         client: kube_client.KubeClient,
         clock: kube_clock.Clock,
-        vendors: Mapping[str, base.VendorSpec],
+        plugins: Mapping[str, plugins.Plugin],
         running: tasks.Tasks,
         sleep: perform.Sleep = asyncio.sleep,
     ) -> None:
@@ -34,7 +33,7 @@ class SimulatedNode:
         self._entry = entry
         self._client = client
         self._clock = clock
-        self._vendors = vendors
+        self._plugins = plugins
         self._sleep = sleep
         self._log = structlog.get_logger().bind(node=name)
         self._devices = dict(entry.devices_of(name))
@@ -49,7 +48,7 @@ class SimulatedNode:
             self.switches,
             client=client,
             clock=clock,
-            vendors=vendors,
+            plugins=plugins,
             running=running,
             writes_status=entry.kubelet,
             sleep=sleep,
@@ -132,9 +131,13 @@ class SimulatedNode:
 
     async def register(self) -> None:
         """Create the Node, or take over one that exists, with all cards registered."""
-        notes = self._registers() | self._reports()
         body = objects.new_node(
-            self.name, self._entry, notes=notes, counts=self._counts(), now=self._clock.now()
+            self.name,
+            self._entry,
+            notes=self._registers() | self._reports(),
+            labels=self._labels(),
+            counts=self._counts(),
+            now=self._clock.now(),
         )
         try:
             made = await perform.patiently(
@@ -161,31 +164,41 @@ class SimulatedNode:
             await self._annotate(changes)
 
     def _registers(self) -> dict[str, str]:
-        """Return the register annotations."""
-        return {
-            key: node_register.encode_register(devices)
-            for vendor, devices in self._devices.items()
-            if (key := self._vendors[vendor].register_key)
-        }
+        """Return the annotations that the plugins keep up; what the file says wins."""
+        notes: dict[str, str] = {}
+        for plugin, devices in self._by_plugin():
+            notes |= plugin.registers(devices)
+        return notes | dict(self._entry.annotations)
+
+    def _labels(self) -> dict[str, str]:
+        """Return the labels that say something of the cards."""
+        labels: dict[str, str] = {}
+        for plugin, devices in self._by_plugin():
+            labels |= plugin.labels(devices)
+        return labels
 
     def _reports(self) -> dict[str, str]:
         """Return the handshake annotations, where this node's plugins write any."""
-        if not self._entry.handshake:
+        if self._entry.handshake is False:
             return {}
-        text = handshake.encode_reported(self._clock.now())
-        return {key: text for v in self._devices if (key := self._vendors[v].handshake_key)}
+        now, always = self._clock.now(), bool(self._entry.handshake)
+        notes: dict[str, str] = {}
+        for plugin, _ in self._by_plugin():
+            notes |= plugin.reports(now, always=always)
+        return notes
 
     def _counts(self) -> dict[str, tuple[int, int]]:
         """Return capacity and allocatable by resource name."""
-        return {
-            self._vendors[vendor].count_resource: (
-                sum(card.slots for card in devices),
-                0
-                if self.switches.vanished
-                else sum(card.slots for card in devices if card.healthy),
-            )
-            for vendor, devices in self._devices.items()
-        }
+        counts: dict[str, tuple[int, int]] = {}
+        for plugin, devices in self._by_plugin():
+            usable = tuple(card for card in devices if card.healthy and not self.switches.vanished)
+            free = plugin.counts(usable)
+            counts |= {name: (total, free[name]) for name, total in plugin.counts(devices).items()}
+        return counts
+
+    def _by_plugin(self) -> Iterator[tuple[plugins.Plugin, tuple[device.Device, ...]]]:
+        for vendor, devices in self._devices.items():
+            yield self._plugins[vendor], devices
 
     async def _write_annotations(self) -> None:
         await self._annotate(self._registers() | self._reports())

@@ -4,15 +4,17 @@ Pure functions; nothing here talks to anybody.
 """
 
 import datetime
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from vgpu_operator.agent import manners as vendor_manners
+from vgpu_operator.agent import plugins as vendor_plugins
 from vgpu_operator.agent import spec
-from vgpu_operator.flows import effects_agent
+from vgpu_operator.flows import allocate_by_mark, effects_agent
 from vgpu_operator.model import errors, records
-from vgpu_operator.vendors import base
-from vgpu_operator.wire import clock_text, keys, pod_devices, quantity, shape
+from vgpu_operator.wire import clock_text, pod_devices, quantity, shape
 
 Json: TypeAlias = dict[str, Any]
 
@@ -26,7 +28,7 @@ class ContainerCall:
     """One Allocate call that the kubelet owes a container."""
 
     container: str
-    vendor: base.VendorSpec
+    plugin: vendor_plugins.Plugin
     device_count: int
 
 
@@ -95,7 +97,7 @@ def pod_seen(raw: Mapping[str, Any]) -> effects_agent.PodSeen:
 
 
 def owed_calls(
-    pod: Mapping[str, Any], vendors: Mapping[str, base.VendorSpec]
+    pod: Mapping[str, Any], plugins: Mapping[str, vendor_plugins.Plugin]
 ) -> tuple[ContainerCall, ...]:
     """Return the Allocate calls that the kubelet still owes a Pod, in its order.
 
@@ -105,24 +107,24 @@ def owed_calls(
     phase is still ``allocating`` (its agent died in between) gets its last
     call again, as from a kubelet that never saw it return.
     """
-    calls = tuple(_all_calls(pod, vendors))
+    calls = tuple(_all_calls(pod, plugins))
     owed: set[int] = set()
-    for vendor in vendors.values():
-        of_vendor = [place for place, call in enumerate(calls) if call.vendor is vendor]
-        if of_vendor:
-            owed.update(_unserved(annotations(pod), vendor, of_vendor))
+    for plugin in plugins.values():
+        of_plugin = [place for place, call in enumerate(calls) if call.plugin is plugin]
+        if of_plugin:
+            owed.update(_UNSERVED[plugin.manners.serving](annotations(pod), plugin, of_plugin))
     return tuple(calls[place] for place in sorted(owed))
 
 
-def _unserved(
-    notes: Mapping[str, str], vendor: base.VendorSpec, places: list[int]
+def _unserved_by_entry(
+    notes: Mapping[str, str], plugin: vendor_plugins.Plugin, places: list[int]
 ) -> Sequence[int]:
-    """Return those of one vendor's calls, by place, that were not served yet."""
-    left = notes.get(vendor.to_allocate_key or "")
+    """Return those of one plugin's calls, by place, that were not served yet."""
+    left = notes.get(plugin.spec.to_allocate_key or "")
     if left is None:
         return places
-    finished = notes.get(keys.BIND_PHASE) == records.BindPhase.SUCCESS
-    promised = notes.get(vendor.allocated_key or "")
+    finished = notes.get(plugin.dialect.bind_phase) == records.BindPhase.SUCCESS
+    promised = notes.get(plugin.spec.allocated_key or "")
     if promised is None:
         return () if finished and pod_devices.is_served(left) else places
     served = max(0, _entries(promised) - _entries(left))
@@ -131,26 +133,72 @@ def _unserved(
     return () if finished else places[-1:]
 
 
+def _unserved_by_mark(
+    notes: Mapping[str, str], plugin: vendor_plugins.Plugin, places: list[int]
+) -> Sequence[int]:
+    """Return the calls of a plugin that marks the Pod: one, or one for each entry not filled."""
+    manners = plugin.manners
+    if notes.get(manners.mark) == allocate_by_mark.SERVED:
+        return ()
+    if manners.entries is None:
+        return places[:1]
+    return places[_filled(notes.get(manners.entries, "")) :]
+
+
+def _filled(text: str) -> int:
+    """Return how many entries of a text by container are filled.
+
+    >>> _filled('{"a": {"allocated": true}, "b": {"allocated": false}}'), _filled("garbage")
+    (1, 0)
+    """
+    try:
+        entries = json.loads(text)
+    except ValueError:
+        return 0
+    found = (shape.mapping(entry) for entry in shape.mapping(entries).values())
+    return sum(1 for entry in found if entry.get("allocated") is True)
+
+
+def _all_of_them(
+    notes: Mapping[str, str],  # noqa: ARG001
+    plugin: vendor_plugins.Plugin,  # noqa: ARG001
+    places: list[int],
+) -> Sequence[int]:
+    return places
+
+
+_UNSERVED = {
+    vendor_manners.Serving.ENTRY: _unserved_by_entry,
+    vendor_manners.Serving.MARK: _unserved_by_mark,
+    vendor_manners.Serving.NOTHING: _all_of_them,
+}
+
+
 def _entries(text: str) -> int:
     """Return how many containers of a devices text have something in them, readable or not."""
     return sum(1 for segment in text.split(";") if not pod_devices.is_served(segment))
 
 
 def _all_calls(
-    pod: Mapping[str, Any], vendors: Mapping[str, base.VendorSpec]
+    pod: Mapping[str, Any], plugins: Mapping[str, vendor_plugins.Plugin]
 ) -> Iterator[ContainerCall]:
     """Yield a call per container and vendor that it asks for, init containers first."""
     for _, _, container in shape.containers(pod):
         limits = shape.mapping(shape.mapping(container.get("resources")).get("limits"))
-        for vendor in vendors.values():
-            try:
-                amount = quantity.decode_integer(limits.get(vendor.count_resource, 0))
-            except errors.DecodeError:
-                continue
-            if amount > 0:
+        for plugin in plugins.values():
+            amounts = (_amount(limits.get(name, 0)) for name in plugin.claims)
+            asked = next((amount for amount in amounts if amount > 0), 0)
+            if asked:
                 yield ContainerCall(
-                    container=shape.text(container.get("name")), vendor=vendor, device_count=amount
+                    container=shape.text(container.get("name")), plugin=plugin, device_count=asked
                 )
+
+
+def _amount(raw: object) -> int:
+    try:
+        return quantity.decode_integer(raw)
+    except errors.DecodeError:
+        return 0
 
 
 def new_node(
@@ -158,14 +206,19 @@ def new_node(
     entry: spec.Node,
     *,
     notes: Mapping[str, str],
+    labels: Mapping[str, str],
     counts: Mapping[str, tuple[int, int]],
     now: datetime.datetime,
 ) -> Json:
     """Return a Node to create.
 
     Args:
+        name: its name.
+        entry: what the simulation file says of it.
         notes: its annotations.
+        labels: labels that its plugins write; those of the file win.
         counts: capacity and allocatable by resource name.
+        now: the time.
     """
     host = {"cpu": entry.cpu, "memory": entry.host_memory, "pods": str(entry.pods)}
     time = clock_text.encode_rfc3339(now)
@@ -178,6 +231,7 @@ def new_node(
                 "kubernetes.io/hostname": name,
                 "kubernetes.io/os": "linux",
                 "kubernetes.io/arch": "amd64",
+                **labels,
                 **entry.labels,
             },
             "annotations": dict(notes),

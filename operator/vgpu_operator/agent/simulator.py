@@ -7,13 +7,13 @@ from typing import Self
 import structlog
 
 from vgpu_operator.agent import node as simulated_node
-from vgpu_operator.agent import objects, perform, spec, tasks
+from vgpu_operator.agent import objects, perform, plugins, spec, tasks
 from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import clock as kube_clock
 from vgpu_operator.kube import errors, paths
 from vgpu_operator.model import errors as model_errors
 from vgpu_operator.model import settings as model_settings
-from vgpu_operator.vendors import base, registry
+from vgpu_operator.vendors import registry
 
 BOUND_PODS: Mapping[str, str] = {"fieldSelector": "spec.nodeName!="}
 
@@ -47,9 +47,8 @@ class Simulator:
         self._simulation = simulation
         self._clock = clock
         self._sleep = sleep
-        vendors = registry.build(settings or model_settings.Settings())
-        self._vendors = {vendor.spec.keyword: vendor.spec for vendor in vendors}
-        _check_vendors(simulation, self._vendors)
+        self._plugins = every_plugin(settings or model_settings.Settings())
+        _check_vendors(simulation, self._plugins)
         self._log = structlog.get_logger()
         self._nodes: dict[str, simulated_node.SimulatedNode] = {}
         self._tasks: tasks.Tasks | None = None
@@ -84,13 +83,17 @@ class Simulator:
     async def _start(self, running: tasks.Tasks) -> None:
         """Register every node, then serve the pods that are bound already, then watch."""
         for entry in self._simulation.nodes:
+            spoken = {
+                word: plugins.speaking(plugin, entry.dialect)
+                for word, plugin in self._plugins.items()
+            }
             for name in entry.names:
                 self._nodes[name] = simulated_node.SimulatedNode(
                     name,
                     entry,
                     client=self._client,
                     clock=self._clock,
-                    vendors=self._vendors,
+                    plugins=spoken,
                     running=running,
                     sleep=self._sleep,
                 )
@@ -203,7 +206,23 @@ async def _register_all(nodes: Iterable[simulated_node.SimulatedNode]) -> None:
         raise failures.exceptions[0] from failures
 
 
-def _check_vendors(simulation: spec.Simulation, vendors: Mapping[str, base.VendorSpec]) -> None:
+def every_plugin(settings: model_settings.Settings) -> dict[str, plugins.Plugin]:
+    """Return the plugin of every vendor by keyword, of those too that the operator leaves off.
+
+    A node has its cards whatever the operator serves.
+    """
+    sections = settings.vendors
+    switched_on = sections.model_copy(
+        update={
+            "ascend": sections.ascend.model_copy(update={"enabled": True}),
+            "iluvatar": sections.iluvatar.model_copy(update={"enabled": True}),
+        }
+    )
+    vendors = registry.build(settings.model_copy(update={"vendors": switched_on}))
+    return plugins.build({vendor.spec.keyword: vendor.spec for vendor in vendors})
+
+
+def _check_vendors(simulation: spec.Simulation, vendors: Mapping[str, plugins.Plugin]) -> None:
     """Refuse cards of a vendor that there is no plugin for."""
     for place, entry in enumerate(simulation.nodes):
         for name in entry.names[:1]:

@@ -13,24 +13,29 @@ Example:
         cards: 8
         memory: 81920
         type: NVIDIA A100-SXM4-80GB
+      - name: mixed                    # several vendors on one node
+        cards:
+          - {vendor: NVIDIA}
+          - {vendor: DCU, memory: 65536}
 
+What a card does not say is as its vendor's cards usually are (``agent.cards``).
 Durations are seconds, or a number with ``ms``, ``s`` or ``m``.
 """
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import pydantic
 import yaml
-from pydantic.alias_generators import to_camel
 
+from vgpu_operator.agent import spec_cards
 from vgpu_operator.model import device, errors
 
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, None: 1.0}
-_INT32 = 2**31 - 1
 _NODE_NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 
 
@@ -47,47 +52,17 @@ def _read_duration(value: object) -> object:
 Seconds = Annotated[float, pydantic.BeforeValidator(_read_duration), pydantic.Field(ge=0)]
 
 
-class _Section(pydantic.BaseModel):
-    """Base of all sections: camelCase or snake_case in the file, unknown fields refused."""
-
-    model_config = pydantic.ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
-    )
-
-
-class Card(_Section):
-    """One card.
-
-    Attributes:
-        id: UUID; made from the node's name and the card's index when left out.
-        count: how many containers may share it.
-        memory: MiB.
-        cores: percent of one card.
-        vendor: keyword of the vendor whose plugin serves it.
-    """
-
-    id: str = ""
-    count: int = pydantic.Field(default=10, ge=1, le=_INT32)
-    memory: int = pydantic.Field(default=24576, ge=0, le=_INT32)
-    cores: int = pydantic.Field(default=100, ge=0, le=_INT32)
-    type: str = "NVIDIA A10"
-    numa: int = pydantic.Field(default=0, ge=0)
-    mode: str = "hami-core"
-    healthy: bool = True
-    vendor: str = "NVIDIA"
-
-
 _LISTED, _COUNTED = "listed", "counted"
 
 Cards = Annotated[
-    Annotated[tuple[Card, ...], pydantic.Tag(_LISTED)]
+    Annotated[tuple[spec_cards.Card, ...], pydantic.Tag(_LISTED)]
     | Annotated[int, pydantic.Field(ge=0, le=1024), pydantic.Tag(_COUNTED)],
     pydantic.Discriminator(lambda value: _COUNTED if isinstance(value, int) else _LISTED),
 ]
 """Every card, or how many: told apart first, so that a complaint is about what was meant."""
 
 
-class Failures(_Section):
+class Failures(spec_cards.Section):
     """What goes wrong on a node.
 
     Attributes:
@@ -106,35 +81,42 @@ class Failures(_Section):
     vanish_after: Seconds | None = None
 
 
-class Node(_Section):
+class Node(spec_cards.Section):
     """One node, or ``count`` nodes that are alike except for their names.
 
     Attributes:
         name: the node's name; or else ``prefix``, which the numbers from 1 are put behind.
         cards: every card, or how many cards like ``card`` fields on this level say.
         delay: how long the plugin takes over one Allocate call.
+        handshake: whether the plugins report; left out, each does as its vendor's does.
         labels: labels of the Node object when the agent creates it.
+        dialect: which one the node's plugins speak: ``hami``, or the
+            forerunner's under the keys of ``4pd.io`` or ``HAMi.sh``.
+        annotations: further annotations that the node's plugins keep up
+            (``hami-vnpu-core``, link scores …).
     """
 
     name: str = pydantic.Field(default="", pattern=r"^$|" + _NODE_NAME, max_length=253)
     prefix: str = pydantic.Field(default="", pattern=r"^$|^[a-z0-9][-a-z0-9.]*$", max_length=240)
     count: int | None = pydantic.Field(default=None, ge=0, le=20_000)
     cards: Cards = ()
-    slots: int = pydantic.Field(default=10, ge=1, le=_INT32)
-    memory: int = pydantic.Field(default=24576, ge=0, le=_INT32)
-    cores: int = pydantic.Field(default=100, ge=0, le=_INT32)
-    type: str = "NVIDIA A10"
-    mode: str = "hami-core"
+    slots: int | None = pydantic.Field(default=None, ge=1, le=spec_cards.INT32)
+    memory: int | None = pydantic.Field(default=None, ge=0, le=spec_cards.INT32)
+    cores: int | None = pydantic.Field(default=None, ge=0, le=spec_cards.INT32)
+    type: str | None = None
+    mode: str | None = None
     vendor: str = "NVIDIA"
-    numa_nodes: int = pydantic.Field(default=1, ge=1)
+    numa_nodes: int | None = pydantic.Field(default=None, ge=1)
     delay: Seconds = 0.0
     failures: Failures = Failures()
-    handshake: bool = False
+    handshake: bool | None = None
     kubelet: bool = True
     cpu: str = "64"
     host_memory: str = "256Gi"
     pods: int = pydantic.Field(default=250, ge=1)
     labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    dialect: Literal["hami", "4pd", "HAMi.sh"] = "hami"
 
     @pydantic.model_validator(mode="after")
     def _is_named_one_way(self) -> Self:
@@ -142,6 +124,13 @@ class Node(_Section):
             raise ValueError("give either name, or prefix with count")
         if self.name and self.count is not None:
             raise ValueError("count belongs to prefix; a node with a name is one node")
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _counts_cards_that_can_be(self) -> Self:
+        if isinstance(self.cards, int):
+            said = {name: getattr(self, name) for name in ("slots", "memory", "cores", "type")}
+            spec_cards.refuse_untold(self.vendor, said | {"mode": self.mode})
         return self
 
     @property
@@ -155,41 +144,39 @@ class Node(_Section):
     def devices_of(self, name: str) -> Mapping[str, tuple[device.Device, ...]]:
         """Return the cards of the node with that name, by vendor keyword."""
         cards = self.cards if isinstance(self.cards, tuple) else self._equal_cards(self.cards)
-        by_vendor: dict[str, list[device.Device]] = {}
-        for index, card in enumerate(cards):
-            identity = card.id or f"GPU-{name}-{index}"
-            by_vendor.setdefault(card.vendor, []).append(
-                device.Device(
-                    id=identity,
-                    index=index,
-                    type=card.type,
-                    slots=card.count,
-                    memory_mib=card.memory,
-                    cores_percent=card.cores,
-                    numa=card.numa,
-                    mode=card.mode,
-                    healthy=card.healthy and identity not in self.failures.unhealthy,
-                )
+        by_vendor: dict[str, list[spec_cards.Card]] = {}
+        for card in cards:
+            by_vendor.setdefault(card.vendor, []).append(card)
+        return {
+            vendor: tuple(
+                self._unless_unhealthy(card.device_of(name, index, len(listed)))
+                for index, card in enumerate(listed)
             )
-        return {vendor: tuple(devices) for vendor, devices in by_vendor.items()}
+            for vendor, listed in by_vendor.items()
+        }
 
-    def _equal_cards(self, amount: int) -> tuple[Card, ...]:
+    def _unless_unhealthy(self, card: device.Device) -> device.Device:
+        sick = card.id in self.failures.unhealthy
+        return dataclasses.replace(card, healthy=False) if sick else card
+
+    def _equal_cards(self, amount: int) -> tuple[spec_cards.Card, ...]:
         """Return that many cards as this level's fields describe them, NUMA nodes in blocks."""
+        places = self.numa_nodes
         return tuple(
-            Card(
+            spec_cards.Card(
                 count=self.slots,
                 memory=self.memory,
                 cores=self.cores,
                 type=self.type,
                 mode=self.mode,
                 vendor=self.vendor,
-                numa=index * self.numa_nodes // amount,
+                numa=None if places is None else index * places // amount,
             )
             for index in range(amount)
         )
 
 
-class Simulation(_Section):
+class Simulation(spec_cards.Section):
     """The whole file.
 
     Attributes:

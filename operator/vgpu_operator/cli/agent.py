@@ -31,7 +31,9 @@ def agent(
 ) -> None:
     """Register cards, report, and serve bound pods as device plugins and kubelets do.
 
-    Ends on Ctrl-C or SIGTERM and leaves the nodes as they are.
+    A card's vendor is the keyword of any back end (NVIDIA, MLU, DCU, Ascend910B3 …), NVIDIA
+    where none is named; a node may have cards of several. docs/simulated-nodes.md describes
+    the file. Ends on Ctrl-C or SIGTERM and leaves the nodes as they are.
     """
     from vgpu_operator.agent import spec
 

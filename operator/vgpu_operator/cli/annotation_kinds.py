@@ -23,11 +23,13 @@ from vgpu_operator.vendors import registry
 from vgpu_operator.wire import (
     bind_phase,
     clock_text,
+    dialects,
     handshake,
     keys,
     node_lock,
     node_register,
     pod_devices,
+    shared_devices,
 )
 
 
@@ -100,7 +102,7 @@ def kind_of_key(key: str) -> Kind | None:
     known = _fixed_kinds().get(key)
     if known is not None:
         return known
-    # Vendors that are not served yet, and older dialects, name their keys alike.
+    # Vendors that are not served name their keys alike.
     _, _, name = key.rpartition("/")
     for part, kind in (
         ("handshake", Kind.HANDSHAKE),
@@ -120,15 +122,10 @@ def kind_of_key(key: str) -> Kind | None:
 
 
 def _fixed_kinds() -> dict[str, Kind]:
-    """Return the kinds of all keys that we write or read today."""
-    kinds = {
-        keys.ASSIGNED_NODE: Kind.NAME,
-        keys.ASSIGNED_TIME: Kind.UNIX_TIME,
-        keys.BIND_TIME: Kind.UNIX_TIME,
-        keys.BIND_PHASE: Kind.PHASE,
-        keys.NODE_LOCK: Kind.LOCK,
-        keys.DEVICE_CORDON: Kind.CARD_LIST,
-    }
+    """Return the kinds of all keys that we write or read, in every dialect."""
+    kinds = {keys.NODE_LOCK: Kind.LOCK, keys.DEVICE_CORDON: Kind.CARD_LIST}
+    for dialect in dialects.ALL:
+        kinds |= _kinds_of_dialect(dialect)
     for vendor in registry.build(settings.Settings()):
         spec = vendor.spec
         by_key = (
@@ -140,6 +137,21 @@ def _fixed_kinds() -> dict[str, Kind]:
         )
         kinds |= {key: kind for key, kind in by_key if key}
     return kinds
+
+
+def _kinds_of_dialect(dialect: dialects.Dialect) -> dict[str, Kind]:
+    by_key = [
+        (dialect.assigned_node, Kind.NAME),
+        (dialect.assigned_time, Kind.UNIX_TIME),
+        (dialect.bind_time, Kind.UNIX_TIME),
+        (dialect.bind_phase, Kind.PHASE),
+        (dialect.to_allocate, Kind.DEVICES),
+        (dialect.allocated, Kind.DEVICES),
+        (dialect.lock, Kind.LOCK),
+    ]
+    for places in (place for every in dialect.node_keys.values() for place in every):
+        by_key += [(places.register, Kind.REGISTER), (places.handshake, Kind.HANDSHAKE)]
+    return {key: kind for key, kind in by_key if key}
 
 
 def kind_of_text(text: str) -> Kind | None:
@@ -188,7 +200,12 @@ def _register(text: str, key: str) -> _Rows:
 
 
 def _devices(text: str, key: str) -> _Rows:
-    found = pod_devices.decode_pod_devices(text, key=key)
+    joined = key in (dialects.FORERUNNER.to_allocate, dialects.FORERUNNER.allocated)
+    found = (
+        shared_devices.decode(text, key=key)
+        if joined
+        else pod_devices.decode_pod_devices(text, key=key)
+    )
     rows = []
     for container, entry in enumerate(found.shares):
         if not entry:

@@ -85,7 +85,7 @@ def _take_node(
     book.set_notes(node.name, node.notes)
     for keyword, text in node.registers.items():
         try:
-            read = vendors[keyword].decode_devices(text, node=node.name)
+            read = vendor_records.decode_register(node, vendors[keyword], text)
         except model_errors.DecodeError as fault:
             faults.append(fault)
             continue

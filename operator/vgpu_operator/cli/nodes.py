@@ -103,7 +103,11 @@ def _row(
     view: cluster_view.ClusterView,
     now: datetime.datetime,
 ) -> render.Row:
+    from vgpu_operator.wire import dialects
+
     card = usage.device
+    dialect = dialects.FORERUNNER if vendor in node.older else dialects.HAMI
+    lock_key = dialect.lock or view.vendors[vendor].spec.lock_key
     return {
         "node": node.name,
         "card": card.id,
@@ -117,9 +121,10 @@ def _row(
         "cordoned": card.id in node.cordoned,
         "numa": card.numa,
         "mode": card.mode,
+        "dialect": dialect.name,
         "handshake": _handshake(node.handshakes.get(vendor), now),
         "allocatable": node.allocatable.get(vendor),
-        "lock": _lock(node.locks.get(view.vendors[vendor].spec.lock_key or ""), now),
+        "lock": _lock(node.locks.get(lock_key or ""), now),
     }
 
 
@@ -187,6 +192,7 @@ _COLUMNS = (
     render.Column(header="VENDOR", text=lambda row: str(row["vendor"]), wide=True),
     render.Column(header="NUMA", text=lambda row: str(row["numa"]), wide=True, right=True),
     render.Column(header="MODE", text=lambda row: row["mode"] or "-", wide=True),
+    render.Column(header="DIALECT", text=lambda row: str(row["dialect"]), wide=True),
     render.Column(header="HANDSHAKE", text=_handshake_text, wide=True),
     render.Column(
         header="ALLOCATABLE",

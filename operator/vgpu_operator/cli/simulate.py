@@ -42,6 +42,10 @@ def simulate(
         ),
     ] = None,
     config: Annotated[Path | None, typer.Option(help="Settings file (YAML).")] = None,
+    device_config: Annotated[
+        Path | None,
+        typer.Option(help="HAMi's device-config.yaml; a field that --config names wins."),
+    ] = None,
     output: options.Output = render.Output.TABLE,
 ) -> None:
     """Place the pending pods of these files, one after another, with the operator's own rules.
@@ -53,8 +57,10 @@ def simulate(
     if bool(files) == bool(cases):
         raise typer.BadParameter("give either -f FILE or --cases FILE")
     if cases:
-        if config is not None:
-            raise typer.BadParameter("--cases brings its own settings: leave out --config")
+        if config is not None or device_config is not None:
+            raise typer.BadParameter(
+                "--cases brings its own settings: leave out --config and --device-config"
+            )
         _answer_cases(cases)
         return
     from vgpu_operator.cli import manifests, run
@@ -65,7 +71,8 @@ def simulate(
         options.note(
             f"{number} of kind {kind} passed over: only Nodes, Pods and ResourceQuotas count"
         )
-    rows = list(placements(found, run.load_settings(config), clock.SystemClock().now()))
+    settings = run.load_settings(config, device_config=device_config)
+    rows = list(placements(found, settings, clock.SystemClock().now()))
     table = render.Table(kind="PlacementList", columns=_COLUMNS, rows=rows)
     options.show(table, output, empty="no pod is pending that asks for a card")
     if any(not row["fits"] for row in rows):
@@ -114,6 +121,21 @@ def placements(
                 record,
                 message=f"it asks for cards, but its scheduler is {record.scheduler}",
             )
+        elif chips := _switched_off(raw, settings):
+            yield _row(record, message=f"it asks for {chips}, which the settings leave out")
+
+
+def _switched_off(raw: Mapping[str, Any], settings: Any) -> str:
+    """Return which chips of vendors that are off by default the pod asks for."""
+    from vgpu_operator.vendors import registry, requests
+
+    on = {
+        name: getattr(settings.vendors, name).model_copy(update={"enabled": True})
+        for name in ("ascend", "iluvatar")
+    }
+    vendors = settings.vendors.model_copy(update=on)
+    every = registry.build(settings.model_copy(update={"vendors": vendors}))
+    return ", ".join(requests.without_weights(raw, every, aliases={}).vendors)
 
 
 def _is_pending(raw: Mapping[str, Any]) -> bool:

@@ -1,6 +1,6 @@
 """The Kopf handlers.
 
-Only ``kopf.on.event`` on Nodes and Pods: change handlers would write Kopf's
+Only ``kopf.on.event`` on Nodes, Pods and ResourceQuotas: change handlers would write Kopf's
 own annotations on the objects, timers, daemons and deletion handlers would add
 finalizers, and a GPU operator must never be the reason that a node or a pod
 cannot be deleted.
@@ -48,6 +48,9 @@ class Events(Protocol):
     def pod_event(self, kind: str | None, raw: dict[str, Any]) -> None:
         """Take in an event of a Pod."""
 
+    def quota_event(self, kind: str | None, raw: dict[str, Any]) -> None:
+        """Take in an event of a ResourceQuota."""
+
 
 def register(
     registry: kopf.OperatorRegistry,
@@ -88,6 +91,10 @@ def register(
     @kopf.on.event("", "v1", "pods", registry=registry)
     async def on_pod_event(event: kopf.RawEvent, **_: Any) -> None:
         _take_in(events.pod_event, event)
+
+    @kopf.on.event("", "v1", "resourcequotas", registry=registry)
+    async def on_quota_event(event: kopf.RawEvent, **_: Any) -> None:
+        _take_in(events.quota_event, event)
 
 
 def _take_in(sink: Any, event: kopf.RawEvent) -> None:

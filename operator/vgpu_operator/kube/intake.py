@@ -6,12 +6,22 @@ from typing import Any, TypeVar
 
 import structlog
 
-from vgpu_operator.flows import effects, locks, pod_events, reconcile, register, wake
+from vgpu_operator.flows import (
+    effects,
+    lock_needs,
+    locks,
+    pod_events,
+    quotas,
+    reconcile,
+    register,
+    wake,
+)
 from vgpu_operator.flows.books import Books
 from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import clock as kube_clock
 from vgpu_operator.kube import errors, paths, perform, waiting
 from vgpu_operator.model import records
+from vgpu_operator.vendors import quotas as vendor_quotas
 from vgpu_operator.vendors import records as vendor_records
 from vgpu_operator.wire import resource_version
 
@@ -92,13 +102,31 @@ class Intake:
         else:
             self.react(pod_events.pod_seen(self._books, record))
 
+    def quota_event(self, kind: str | None, raw: kube_client.Json) -> None:
+        """Take in a watch event of a ResourceQuota."""
+        record = self._quota_record(raw)
+        if kind == "DELETED":
+            quotas.quota_gone(self._books, record.namespace, record.name, uid=record.uid)
+        else:
+            for sentence in quotas.quota_seen(self._books, record):
+                log.warning(
+                    "ResourceQuota entry without effect",
+                    namespace=record.namespace,
+                    name=record.name,
+                    why=sentence,
+                )
+        # Refused pods may fit now.
+        self.react(effects.NOTHING)
+
     def react(self, reaction: effects.Reaction) -> None:
         """Wake who waits, perform in the background what the reaction asks for.
 
         What concerns one object is done in order, different objects side by side.
         """
         self._waits.notify(reaction.nodes, reaction.pods)
-        for wanted in _by_object(reaction.effects):
+        now = self._clock.now()
+        needed = lock_needs.put_back(self._books, nodes=reaction.nodes, now=now)
+        for wanted in _by_object((*reaction.effects, *needed)):
             self._spawn(self._perform(wanted))
         if wake.is_due(self._books):
             self._freed.set()
@@ -148,7 +176,7 @@ class Intake:
                     self._clear_orphans(node)
 
     async def sync(self) -> None:
-        """Take in one complete list of Nodes and Pods, in small steps.
+        """Take in one complete list of Nodes, ResourceQuotas and Pods, in small steps.
 
         Raises:
             errors.ApiError: the API server did not answer as it should.
@@ -162,12 +190,13 @@ class Intake:
                 names.add(record.name)
                 self.react(register.node_seen(self._books, record, self._clock.now()))
         self.react(reconcile.nodes_listed(self._books, names=names, version=version))
+        await self._take_in_quotas()
         uids, _ = await self._take_in_pods()
         reconcile.synced(self._books)
         log.info("synced", nodes=len(names), pods=len(uids))
 
     async def audit(self) -> None:
-        """Compare with a fresh list of Pods and take over what differs.
+        """Compare with a fresh list of Pods, and of ResourceQuotas; take over what differs.
 
         What the ledger knows from later than the list stays. Nodes are listed
         only after their watch has begun anew: a deletion in between is not
@@ -179,6 +208,7 @@ class Intake:
             if relisted:
                 names, nodes_version = await self._list_node_names()
                 self.react(reconcile.nodes_listed(self._books, names=names, version=nodes_version))
+            await self._take_in_quotas()
             _, differences = await self._take_in_pods()
         except errors.ApiError as fault:
             self._nodes_relisted |= relisted
@@ -232,6 +262,23 @@ class Intake:
         reaction = reconcile.pods_listed(self._books, uids=uids, version=version)
         self.react(reaction)
         return uids, differences + len(reaction.pods)
+
+    async def _take_in_quotas(self) -> None:
+        """Take in a complete list of ResourceQuotas."""
+        uids: set[str] = set()
+        version = ""
+        async for page in self._client.pages(paths.QUOTAS, page=PAGE):
+            version = version or page["metadata"]["resourceVersion"]
+            async for raw in _in_steps(page.get("items") or ()):
+                uids.add(raw["metadata"]["uid"])
+                self.quota_event(None, raw)
+        quotas.quotas_listed(self._books, uids=uids, version=version)
+        self.react(effects.NOTHING)
+
+    def _quota_record(self, raw: kube_client.Json) -> records.QuotaRecord:
+        return vendor_quotas.quota_record(
+            raw, self._books.vendors, aliases=self._books.settings.resource_aliases
+        )
 
     async def _list_node_names(self) -> tuple[set[str], str]:
         """Return the names of all Nodes and the list's version."""

@@ -4,6 +4,7 @@ from urllib.parse import quote
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
+QUOTAS = "/api/v1/resourcequotas"
 
 
 def node(name: str) -> str:

@@ -202,7 +202,7 @@ def _capped(
             within = asked is not None and len(kept) < asked.count
             memory_mib, cores_percent = 0, 0
             if asked is not None and within:
-                cut = rule.cap(asked, share, find_card(vendor, share.device_id))
+                cut = rule.cap(asked, share, find_card(vendor, share.card_id))
                 memory_mib, cores_percent = cut.memory_mib, cut.cores_percent
                 kept.append(cut)
             over = Surplus(
@@ -264,7 +264,7 @@ class _Counting:
         for index, entry in enumerate(shares):
             own: dict[str, Charge] = {}
             for share in entry:
-                card = share.device_id
+                card = share.card_id
                 amount = _charge(share, rule, self._find_card(vendor, card))
                 own[card] = _together(own.get(card), amount, is_mask=is_mask)
             if index < len(self._is_init) and self._is_init[index]:
@@ -300,7 +300,7 @@ class _Counting:
         for index, entry in enumerate(shares):
             own = quota.NOTHING
             for share in entry:
-                amount = rule.quota_amount(share, self._find_card(vendor, share.device_id))
+                amount = rule.quota_amount(share, self._find_card(vendor, share.card_id))
                 own += quota.Amount(
                     memory_mib=_bounded(amount.memory_mib), cores=_bounded(amount.cores)
                 )

@@ -1,10 +1,10 @@
-"""Where something became available, and since when."""
+"""Where something became available, and since when: on nodes, or in namespaces' quotas."""
 
 
 class FreedLog:
-    """Per node the newest generation that set something free there.
+    """Per node, or namespace, the newest generation that set something free there.
 
-    At most one entry per node, so its size is bounded by the cluster's.
+    At most one entry each, so its size is bounded by the cluster's.
     """
 
     def __init__(self) -> None:

@@ -77,8 +77,8 @@ class Ledger:
         self._claims = claims.Claims()
         self._freed = freed.FreedLog()
         self._quotas = quotas.Account()
-        self._quota_freed = freed.FreedLog()
         self._tenants = tenants.Index()
+        self._noted = tenants.Noted()
         self._finder = snapshot.RowFinder()
         self._generation = 0
 
@@ -297,30 +297,25 @@ class Ledger:
 
     # Quotas
 
-    def quota_used(self, namespace: str, *, without: str | None = None) -> quota.Used:
-        """Return what the namespace's pods hold by vendor, assumed ones included.
+    def set_limits(self, namespace: str, limits: quota.Limits) -> None:
+        """Replace what a namespace may hold; earlier answers may be wrong then."""
+        self._generation += self._quotas.set_limits(namespace, limits, self._generation + 1)
+
+    def quota_standing(self, namespace: str, *, without: str = "") -> quota.Standing:
+        """Return the namespace's limits and what its pods hold, assumed ones included.
 
         Args:
             namespace: which.
             without: leave out the pod of that UID: the one that is asking.
         """
-        used = self._quotas.used(namespace)
-        held = self.holding(without) if without is not None else None
-        if held is None or without is None or self._pods[without].key.namespace != namespace:
-            return used
-        return {
-            vendor: amount - held.against_quota.get(vendor, quota.NOTHING)
-            for vendor, amount in used.items()
-        }
-
-    def quota_changed(self, namespace: str) -> None:
-        """Note that the namespace's limits are other ones now: earlier refusals may be wrong."""
-        self._generation += 1
-        self._quota_freed.note(namespace, self._generation)
+        held = self.holding(without)
+        if held is None or self._pods[without].key.namespace != namespace:
+            return self._quotas.standing(namespace)
+        return self._quotas.standing(namespace, without=held.against_quota)
 
     def quota_freed_since(self, generation: int) -> frozenset[str]:
-        """Return the namespaces that may take more than at that generation."""
-        return self._quota_freed.since(generation)
+        """Return the limited namespaces that may take more than at that generation."""
+        return self._quotas.freed_since(generation)
 
     # Claims
 
@@ -394,6 +389,7 @@ class Ledger:
             finder=self._finder,
             with_claims=with_claims,
             find_tenants=find_tenants,
+            noted=self._noted.nodes,
             excluded=(
                 self._nodes.places(own.holding.node, own.holding.charges) if own is not None else {}
             ),
@@ -440,18 +436,19 @@ class Ledger:
 
     def _count(self, pod: pods.Pod, before: charges.Holding | None) -> None:
         """Bring the namespace's account in line with what the pod holds now."""
-        freed_some = self._quotas.move(
+        self._quotas.move(
             pod.key.namespace,
             before.against_quota if before is not None else {},
             pod.holding.against_quota if pod.holding is not None else {},
+            self._generation + 1,
         )
-        if freed_some:
-            self._quota_freed.note(pod.key.namespace, self._generation + 1)
 
     def _settle(self, uid: str, pod: pods.Pod) -> None:
         """Bring the columns in line with what the pod holds now."""
         before, after = pod.holding, self._holding(pod)
         pod.holding = after
+        noted = after is not None and tenants.must_be_read(pod.notes, after)
+        self._noted.put(uid, after.node if after is not None and noted else None)
         if before == after:
             return
         self._count(pod, before)

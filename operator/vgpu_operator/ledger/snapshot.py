@@ -5,7 +5,7 @@ valid until the ledger changes next: take one, decide, let it go.
 """
 
 import itertools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
@@ -116,6 +116,7 @@ class Snapshot:
         with_claims: bool,
         excluded: Excluded,
         find_tenants: FindTenants,
+        noted: Collection[str] = (),
     ) -> None:
         self.generation = generation
         self.n_rows = book.n_rows
@@ -124,6 +125,7 @@ class Snapshot:
         self._with_claims = with_claims
         self._excluded = excluded
         self._find_tenants = find_tenants
+        self._noted = noted
         self._views: dict[str, VendorView] = {}
         self._sums: SumsView | None = None
 
@@ -142,6 +144,13 @@ class Snapshot:
     def notes(self, node: str) -> Mapping[str, str]:
         """Return the node's texts that vendors' rules read."""
         return self._book.notes(node)
+
+    def noted(self) -> columns.BoolArray:
+        """Return the rows where a pod's texts have to be read, shape ``(n_rows,)``."""
+        found = np.zeros(self.n_rows, dtype=np.bool_)
+        rows = (self._book.rows.get(name) for name in self._noted)
+        found[[row for row in rows if row is not None]] = True
+        return found
 
     def tenants(self, node: str, vendor: str) -> tenants.Cards:
         """Return per card who holds a share of it, claims counted as the snapshot was asked to."""

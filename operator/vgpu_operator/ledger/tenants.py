@@ -1,6 +1,6 @@
 """Who holds a share of which card, as vendors' own rules want to see it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -29,7 +29,7 @@ def of(occupants: Iterable[Occupant]) -> dict[str, dict[str, tuple[fitting.Tenan
                 if container in holding.done:
                     continue
                 for share in entry:
-                    found.setdefault(vendor, {}).setdefault(share.device_id, []).append(
+                    found.setdefault(vendor, {}).setdefault(share.card_id, []).append(
                         fitting.Tenant(pod=pod, container=container, share=share, notes=notes)
                     )
     return {
@@ -43,6 +43,44 @@ def joined(one: Cards, other: Cards) -> Cards:
     if not one or not other:
         return one or other
     return {card: one.get(card, ()) + other.get(card, ()) for card in {**one, **other}}
+
+
+class Noted:
+    """Which nodes have a pod whose texts some vendor's rules must read.
+
+    Those are the pods with annotations that a vendor asked to see, and those
+    whose promise names an instance of a card.
+    """
+
+    def __init__(self) -> None:
+        self._where: dict[str, str] = {}
+        self._pods: dict[str, int] = {}
+
+    def put(self, uid: str, node: str | None) -> None:
+        """Note where that pod is; None: it is nowhere, or nothing has to be read."""
+        before = self._where.pop(uid, None)
+        if before is not None:
+            self._pods[before] -= 1
+            if not self._pods[before]:
+                del self._pods[before]
+        if node is not None:
+            self._where[uid] = node
+            self._pods[node] = self._pods.get(node, 0) + 1
+
+    @property
+    def nodes(self) -> Collection[str]:
+        """Their names."""
+        return self._pods.keys()
+
+
+def must_be_read(notes: Mapping[str, str], holding: charges.Holding) -> bool:
+    """Whether the numbers of a pod's shares do not tell all that it holds."""
+    return any(notes.values()) or any(
+        share.names_instance
+        for shares in holding.shares.values()
+        for entry in shares
+        for share in entry
+    )
 
 
 class Index:

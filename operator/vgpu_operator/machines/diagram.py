@@ -158,6 +158,12 @@ CHARTS: Final = (
         lambda _key, remnant: remnant,
     ),
     _chart(
+        "node-lock-returns",
+        ("Plugins done", "Put back"),
+        node_lock.RETURNS,
+        lambda _key, back: back,
+    ),
+    _chart(
         "bind-phase",
         ("Before", "After", "Effects"),
         bind_phase.TABLE,

@@ -7,8 +7,9 @@ other lock ends by its owner's end or by expiry::
     unbound -> awaited -> admitted -> served (or failed) -> ended -> gone
     (lock taken, Binding may be on its way; bound; kubelet has it; plugin is done)
 
-Two tables: what the pod at the head of the queue does (``VERDICTS``), and what
-happens to a lock that nobody waits for (``REMNANTS``).
+Three tables: what the pod at the head of the queue does (``VERDICTS``), what
+happens to a lock that nobody waits for (``REMNANTS``), and whether a lock that
+is missing is put back for the pod that still needs it (``RETURNS``).
 """
 
 import enum
@@ -16,15 +17,16 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
+from vgpu_operator.machines import bind_phase
 from vgpu_operator.model import errors, records, request
-from vgpu_operator.wire import node_lock
+from vgpu_operator.wire import lock_kinds, node_lock
 
 
 class Holder(enum.StrEnum):
-    """Who the lock names.
+    """Whose the lock is.
 
     ``NOBODY`` there is no lock. ``SELF`` the pod that wants it. ``UNNAMED``
-    malformed, or the old form without owner. ``GONE`` no such pod.
+    malformed, or without owner and no pod needs it. ``GONE`` no such pod.
     ``ELSEWHERE`` bound to another node. ``ENDED`` Succeeded or Failed.
     ``FAILED``, ``SERVED`` the plugin is done with it. ``UNBOUND`` its Binding
     may be on its way. ``ABANDONED`` unbound, and we know that no Binding is.
@@ -69,6 +71,31 @@ class Verdict(enum.StrEnum):
     WAIT = "wait"
     FENCE = "fence"
     BLOCKED = "blocked"
+
+
+class Progress(enum.StrEnum):
+    """How far the plugins that share a lock are with a pod.
+
+    ``NONE`` none is done, ``SOME`` one is and another is not, ``ALL`` all are.
+    ``UNKNOWN`` they do not say.
+    """
+
+    NONE = "none"
+    SOME = "some"
+    ALL = "all"
+    UNKNOWN = "unknown"
+
+
+class Return(enum.StrEnum):
+    """Whether a missing lock is written again in the name of a pod.
+
+    ``AFTER_GRACE`` Node and Pod come by two watches, and the Pod's may be about
+    to show that the plugin is done; only when it has not done so do we.
+    """
+
+    NOW = "now"
+    AFTER_GRACE = "after grace"
+    NEVER = "never"
 
 
 class Remnant(enum.StrEnum):
@@ -146,6 +173,29 @@ REMNANTS: Final[Mapping[Key, Remnant]] = {
 }
 
 
+RETURNS: Final[Mapping[tuple[Progress], Return]] = {
+    (Progress.NONE,): Return.AFTER_GRACE,
+    (Progress.SOME,): Return.NOW,
+    (Progress.ALL,): Return.NEVER,
+    (Progress.UNKNOWN,): Return.NEVER,
+}
+"""For pods that no kubelet has seen yet; after that no Allocate comes any more."""
+
+FREE: Final = frozenset(
+    {
+        Holder.NOBODY,
+        Holder.UNNAMED,
+        Holder.GONE,
+        Holder.ELSEWHERE,
+        Holder.ENDED,
+        Holder.FAILED,
+        Holder.SERVED,
+        Holder.ABANDONED,
+    }
+)
+"""Whoever the lock names has no use of it; another pod of that node may need it all the same."""
+
+
 def holder(
     lock_text: str | None,
     *,
@@ -154,16 +204,20 @@ def holder(
     owner: records.PodRecord | None,
     owner_uid: str = "",
     idle: bool = False,
+    style: lock_kinds.LockStyle = lock_kinds.LockStyle.OWNED,
 ) -> Holder:
-    """Return who the lock of a node names.
+    """Return whose the lock of a node is.
 
     Args:
         lock_text: the annotation; None when the node has none.
+        node: where it stands.
         wanted_by: the pod that wants the lock; None when nobody does. Locks
             carry no UID, so a new pod of the same name owns its forerunner's.
-        owner: the pod that the lock names; None when it does not exist.
+        owner: the pod that the lock names, or that a bare lock must be for;
+            None when there is none.
         owner_uid: whom we took the lock for; empty when somebody else wrote it.
         idle: it is our lock, and no Binding of ours for its owner is under way.
+        style: what the lock's text says.
     """
     if lock_text is None:
         return Holder.NOBODY
@@ -172,8 +226,11 @@ def holder(
     except errors.DecodeError:
         return Holder.UNNAMED
     if not lock.owned:
-        return Holder.UNNAMED
-    if wanted_by is not None and (lock.namespace, lock.pod) == (
+        if style is lock_kinds.LockStyle.OWNED or (owner is None and not owner_uid):
+            return Holder.UNNAMED
+        if wanted_by is not None and wanted_by.uid == (owner_uid or (owner and owner.key.uid)):
+            return Holder.SELF
+    elif wanted_by is not None and (lock.namespace, lock.pod) == (
         wanted_by.namespace,
         wanted_by.name,
     ):
@@ -191,20 +248,74 @@ def holder(
 
 
 def age(
-    lock: node_lock.LockText | None, *, first_seen: datetime, now: datetime, expiry_s: float
+    lock: node_lock.LockText | None,
+    *,
+    first_seen: datetime,
+    now: datetime,
+    expiry_s: float,
+    style: lock_kinds.LockStyle = lock_kinds.LockStyle.OWNED,
 ) -> Age:
     """Return whether the lock is older than ``expiry_s``.
 
     Args:
         lock: None when the text is malformed.
         first_seen: when this process first saw exactly this text: a lock that
-            is malformed, without owner, without readable time or from the
-            future ages from there.
+            is malformed, without readable time or from the future ages from
+            there, and one without owner where locks have owners.
+        now: the time.
+        expiry_s: how old it may become.
+        style: what the lock's text says.
     """
     since = first_seen
-    if lock is not None and lock.owned and lock.time is not None and lock.time <= now:
+    counts = lock is not None and (lock.owned or style is lock_kinds.LockStyle.BARE)
+    if counts and lock is not None and lock.time is not None and lock.time <= now:
         since = lock.time
     return Age.EXPIRED if now - since > timedelta(seconds=expiry_s) else Age.FRESH
+
+
+def is_awaited(record: records.PodRecord) -> bool:
+    """Say whether a pod is between its Binding and its Allocate, whatever lock stands.
+
+    It needs its lock, written or not, until its plugins are done or the kubelet
+    has admitted it: the kubelet calls Allocate before it writes a start time.
+    """
+    return (
+        bool(record.node)
+        and record.promised_node == record.node
+        and bind_phase.state(record) is bind_phase.State.ALLOCATING
+        and _holder_of(record, node=record.node) is Holder.AWAITED
+    )
+
+
+def progress(record: records.PodRecord, *, users: frozenset[str], reported: bool) -> Progress:
+    """Return how far the plugins that share a lock are with the pod.
+
+    Args:
+        record: the pod.
+        users: the vendors that the pod asks and whose plugins use the lock.
+        reported: these plugins empty their to-allocate keys.
+    """
+    if not reported:
+        return Progress.UNKNOWN
+    unserved = record.to_allocate & users
+    if not unserved:
+        return Progress.ALL
+    return Progress.NONE if unserved == users else Progress.SOME
+
+
+def may_return(progress: Progress) -> Return:
+    """Return whether a missing lock is put back for a pod that no kubelet has seen.
+
+    >>> may_return(Progress.SOME)
+    <Return.NOW: 'now'>
+
+    Raises:
+        MachineError: no such progress.
+    """
+    try:
+        return RETURNS[progress,]
+    except KeyError:
+        raise errors.MachineError(f"the node lock knows no return for {progress}") from None
 
 
 def verdict(holder: Holder, age: Age) -> Verdict:
@@ -247,6 +358,7 @@ def _holder_of(owner: records.PodRecord, *, node: str) -> Holder:
         return Holder.ELSEWHERE
     if owner.bind_phase is records.BindPhase.FAILED:
         return Holder.FAILED
+    # A plugin knows only its own key, so another's may be left.
     if owner.bind_phase is records.BindPhase.SUCCESS and not owner.to_allocate:
         return Holder.SERVED
     return Holder.ADMITTED if owner.admitted else Holder.AWAITED

@@ -18,6 +18,24 @@ class DeviceShare:
     memory_mib: int
     cores_percent: int
 
+    @property
+    def card_id(self) -> str:
+        """The id of the card, without the instance that earlier HAMi versions wrote behind it.
+
+        >>> DeviceShare(
+        ...     device_id="GPU-a0[0-1]", vendor_word="NVIDIA", memory_mib=1, cores_percent=0
+        ... ).card_id
+        'GPU-a0'
+        """
+        if not self.device_id.endswith("]"):
+            return self.device_id
+        return self.device_id.partition("[")[0]
+
+    @property
+    def names_instance(self) -> bool:
+        """Whether the id names an instance of a card that is cut in MIG profiles."""
+        return self.device_id != self.card_id
+
 
 ContainerShares: TypeAlias = tuple[DeviceShare, ...]
 """Shares of one container; empty when it has no device."""

@@ -1,14 +1,15 @@
-"""What a namespace may still take of one vendor, and what it holds.
+"""What a namespace may hold of one vendor in all, what it holds, what it may still take.
 
 A ResourceQuota limits memory and cores over all containers of a namespace.
-Amounts are in the unit that pods ask in: MiB, and the vendor's unit of cores
-(percent of a card, sixteenths, NeuronCores), summed over cards.
+Amounts are in the unit that pods ask in: MiB (GB for Enflame's partitions), and
+the vendor's unit of cores (percent of a card, sixteenths, NeuronCores), summed
+over cards.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +71,32 @@ class Allowance:
             cores=None if self.cores is None else self.cores - amount.cores,
         )
 
+    def tighter(self, other: "Allowance") -> "Allowance":
+        """Return the smaller of each.
+
+        >>> Allowance(memory_mib=5, cores=1).tighter(Allowance(memory_mib=3))
+        Allowance(memory_mib=3, cores=1)
+        """
+        return Allowance(
+            memory_mib=_smaller(self.memory_mib, other.memory_mib),
+            cores=_smaller(self.cores, other.cores),
+        )
+
+    def is_within(self, other: "Allowance") -> bool:
+        """Whether nothing may be taken here that may not be taken there.
+
+        >>> Allowance(memory_mib=1).is_within(Allowance(memory_mib=2))
+        True
+        >>> Allowance().is_within(Allowance(cores=2))
+        False
+        """
+        return self.tighter(other) == self
+
 
 UNLIMITED: Final = Allowance()
+
+Limits: TypeAlias = Mapping[str, Allowance]
+"""What a namespace may hold in all, by vendor keyword; absent is no limit."""
 
 Allowances: TypeAlias = Mapping[str, Allowance]
 """What a pod's namespace may still take, by vendor keyword; absent is no limit.
@@ -80,6 +105,45 @@ The pod's own share, where it holds or is assumed to hold one, is not taken off.
 """
 
 NO_LIMITS: Final[Allowances] = MappingProxyType({})
+
+
+def _nothing() -> Mapping[str, Any]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How one namespace stands: its limits, and what its pods hold."""
+
+    limits: Limits = field(default_factory=_nothing)
+    used: Used = field(default_factory=_nothing)
+
+    @property
+    def allowances(self) -> Allowances:
+        """What may still be taken, of the vendors that are limited."""
+        return {
+            vendor: limit.less(self.used.get(vendor, NOTHING))
+            for vendor, limit in self.limits.items()
+        }
+
+
+UNBOUNDED: Final = Standing()
+"""A namespace without limits."""
+
+
+def tightest(many: Iterable[Limits]) -> Limits:
+    """Return the limits that hold where all of these do."""
+    found: dict[str, Allowance] = {}
+    for limits in many:
+        for vendor, limit in limits.items():
+            found[vendor] = found.get(vendor, UNLIMITED).tighter(limit)
+    return found
+
+
+def _smaller(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
 
 
 def _within(asked: int, left: int | None) -> bool:

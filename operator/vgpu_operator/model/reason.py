@@ -106,5 +106,19 @@ class NodeRejection:
             return f"{words}: {self.detail}"
         return words or self.detail
 
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Each reason without its numbers, the detail behind the one that it adds to.
+
+        >>> NodeRejection(counts=(
+        ...     CardCount(reason=Reason.CARD_NOT_HEALTHY, cards=2, candidates=3),
+        ...     CardCount(reason=Reason.INSUFFICIENT_MEMORY, cards=1, candidates=3))).reasons
+        ('CardNotHealth', 'CardInsufficientMemory')
+        """
+        words = tuple(str(count.reason) for count in self.counts)
+        if not self.detail:
+            return words
+        return (f"{words[0]}: {self.detail}", *words[1:]) if words else (self.detail,)
+
     def __str__(self) -> str:
         return self.text

@@ -1,4 +1,4 @@
-"""What the operator keeps of a Node and of a Pod: only what it decides on."""
+"""What the operator keeps of a Node, a Pod and a ResourceQuota: only what it decides on."""
 
 import datetime
 import enum
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from vgpu_operator.model import allocation, errors, request
+from vgpu_operator.model import allocation, errors, quota, request
 
 
 def _nothing() -> Mapping[str, Any]:
@@ -20,6 +20,14 @@ class BindPhase(enum.StrEnum):
     ALLOCATING = "allocating"
     SUCCESS = "success"
     FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OlderKeys:
+    """The node annotations of one vendor in an older dialect of the protocol."""
+
+    register: str
+    handshake: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +45,8 @@ class NodeRecord:
         cordoned: card ids of ``hami.io/device-cordon``.
         woken: value of our waking annotation, empty when absent.
         notes: annotations and labels that some vendor's rules read, by key.
+        older: by vendor keyword, the keys that ``registers`` and ``handshakes``
+            were read from, where they are an older dialect's; absent = HAMi's own.
     """
 
     name: str
@@ -49,6 +59,7 @@ class NodeRecord:
     cordoned: frozenset[str] = frozenset()
     woken: str = ""
     notes: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+    older: Mapping[str, OlderKeys] = field(default_factory=_nothing, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +75,13 @@ class PodRecord:
         init_done: every ordinary init container ended with code 0 (True when
             there is none).
         request: what the pod's own containers ask for.
-        promised_node: ``hami.io/vgpu-node``; empty when absent.
+        promised_node: ``hami.io/vgpu-node``, or the like of an older dialect, as
+            the next ones; empty when absent.
         promised: shares by vendor from the ``…-allocated`` annotations, one
             entry per container of the text.
-        to_allocate: vendors whose to-allocate text still has a non-empty segment.
+        to_allocate: vendors whose plugins use a lock and whose to-allocate text still
+            has a non-empty segment; those that never empty it, until kubelet has seen
+            the pod.
         bind_phase: None when absent or another word.
         bind_time_s: ``hami.io/bind-time`` in Unix seconds; None when unreadable.
         faults: what could not be read in the pod's annotations, by vendor.
@@ -107,3 +121,20 @@ class PodRecord:
     def ended(self) -> bool:
         """Whether the pod's containers have ended for good."""
         return self.phase in ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaRecord:
+    """A ResourceQuota as last seen.
+
+    Attributes:
+        limits: what it limits, by vendor keyword.
+        ignored: a sentence for each of its entries that does not limit what it seems to.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    limits: quota.Limits = field(default_factory=_nothing, hash=False)
+    ignored: tuple[str, ...] = ()

@@ -97,6 +97,29 @@ class BindSettings(section.Section):
     does not give by itself."""
 
 
+class ContainerSeparator(enum.StrEnum):
+    """What stands between the containers of a devices text in the older dialect."""
+
+    SEMICOLON = ";"
+    COLON = ":"
+
+
+class ForerunnerSettings(section.Section):
+    """The dialect of k8s-vgpu-scheduler."""
+
+    container_separator: ContainerSeparator = ContainerSeparator.SEMICOLON
+    """What is written between a pod's containers: ``;``, or ``:`` for plugins whose
+    texts run on; both are read."""
+    handshake_expiry_s: float = pydantic.Field(default=300.0, gt=0)
+    """How old a stamp is when it counts as unanswered, instead of ``handshake.expiryS``."""
+
+
+class DialectSettings(section.Section):
+    """Older dialects of the protocol, by name; a node's keys tell which one it speaks."""
+
+    forerunner: ForerunnerSettings = pydantic.Field(default=ForerunnerSettings(), alias="4pd")
+
+
 class ClaimSettings(section.Section):
     """How long a filter's expectation holds cards for other filters."""
 
@@ -162,6 +185,7 @@ class Settings(section.Section):
     """Earlier names of a resource, by today's name: a running pod that asks by
     an earlier name keeps its promise."""
     handshake: HandshakeSettings = HandshakeSettings()
+    dialects: DialectSettings = DialectSettings()
     lock: LockSettings = LockSettings()
     bind: BindSettings = BindSettings()
     claims: ClaimSettings = ClaimSettings()

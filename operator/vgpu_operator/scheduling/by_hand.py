@@ -13,9 +13,16 @@ from vgpu_operator.vendors import base
 
 
 def lanes(
-    seen: snapshot.VendorView, at: cards.Lanes, vendor: base.Vendor | None, rules: stages.Rules
+    view: snapshot.Snapshot,
+    seen: snapshot.VendorView,
+    at: cards.Lanes,
+    vendor: base.Vendor | None,
+    rules: stages.Rules,
 ) -> columns.BoolArray | None:
-    """Return which lanes the vendor judges itself, shape ``(n_lanes,)``; None is no lane."""
+    """Return which lanes the vendor judges itself, shape ``(n_lanes,)``; None is no lane.
+
+    A vendor that reads pods' texts judges every node where there are some.
+    """
     if vendor is None:
         return None
     if not vendor.vectorised:
@@ -24,6 +31,8 @@ def lanes(
     marked = seen.marked(
         (vendor, policies), lambda of_row: vendor.needs_choosing(of_row, policies)
     )[at]
+    if vendor.spec.pod_note_keys:
+        marked = marked | view.noted()[at]
     return marked if marked.any() else None
 
 

@@ -33,7 +33,10 @@ def choose(
     lane = slice(row, row + 1)
     conditions, about = explain.barred(view, wish.vendors, lane, 1)
     if conditions[0]:
-        return explain.of_node(explain.Barred(int(conditions[0])), wish.vendors[int(about[0])])
+        condition, vendor = explain.Barred(int(conditions[0])), wish.vendors[int(about[0])]
+        missing = condition is explain.Barred.UNREGISTERED
+        why = defaults.why_no_cards(node, vendor) if missing else ""
+        return explain.of_node(condition, vendor, why)
     alive = np.ones(1, dtype=np.bool_)
     outcome = walk.walk(view, lane, rules, alive, choosing=True)
     if not outcome.fits[0]:

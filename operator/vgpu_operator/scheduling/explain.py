@@ -5,9 +5,9 @@ is built once per pattern and only when somebody reads it.
 """
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -59,11 +59,27 @@ def barred(
     return conditions, about
 
 
-def of_node(condition: Barred, vendor: str) -> reason.NodeRejection:
-    """Return HAMi's "node unregistered" with the condition that failed."""
+WhyNoCards: TypeAlias = Callable[[str, str], str]
+"""(node, vendor) -> a sentence on why no such cards are registered there; may be empty."""
+
+
+def unsaid(node: str, vendor: str) -> str:  # noqa: ARG001
+    """Add nothing: only the ledger is known."""
+    return ""
+
+
+def of_node(condition: Barred, vendor: str, why: str = "") -> reason.NodeRejection:
+    """Return HAMi's "node unregistered" with the condition that failed.
+
+    Args:
+        condition: which.
+        vendor: whose cards it is about.
+        why: what is behind it, for a vendor without registered cards.
+    """
+    sentence = _SENTENCES[condition].format(vendor=vendor)
     return reason.NodeRejection(
         counts=(reason.CardCount(reason=reason.Reason.NODE_UNREGISTERED, cards=0, candidates=0),),
-        detail=_SENTENCES[condition].format(vendor=vendor),
+        detail=f"{sentence}: {why}" if why else sentence,
         resolvable=False,
     )
 
@@ -126,6 +142,7 @@ class Rejections(Mapping[str, reason.NodeRejection]):
         about: npt.NDArray[np.int8],
         vendors: Sequence[str],
         resolvable: columns.BoolArray,
+        why_no_cards: WhyNoCards = unsaid,
     ) -> None:
         """Take the refused nodes.
 
@@ -137,6 +154,7 @@ class Rejections(Mapping[str, reason.NodeRejection]):
             about: the vendor that each condition speaks of, as an index.
             vendors: what ``about`` points into.
             resolvable: per refused node, whether an eviction could help.
+            why_no_cards: asked when they are read, for nodes without registered cards.
         """
         self._names = names
         self._lanes = lanes
@@ -145,6 +163,7 @@ class Rejections(Mapping[str, reason.NodeRejection]):
         self._about = about
         self._vendors = vendors
         self._resolvable = resolvable
+        self._why_no_cards = why_no_cards
 
     def __len__(self) -> int:
         return len(self._built)
@@ -173,15 +192,20 @@ class Rejections(Mapping[str, reason.NodeRejection]):
             self._resolvable.tolist(),
             strict=True,
         ):
+            missing = ""
+            if condition == Barred.UNREGISTERED:
+                missing = self._why_no_cards(name, self._vendors[about])
             key = (
-                (stage, resolvable, patterns[stage].of(lane)) if stage >= 0 else (condition, about)
+                (stage, resolvable, patterns[stage].of(lane))
+                if stage >= 0
+                else (condition, about, missing)
             )
             why = alike.get(key)
             if why is None:
                 why = alike[key] = (
                     of_cards(self._outcome.verdicts[stage], lane, resolvable=resolvable)
                     if stage >= 0
-                    else of_node(Barred(condition), self._vendors[about])
+                    else of_node(Barred(condition), self._vendors[about], missing)
                 )
             built[name] = why
         return built

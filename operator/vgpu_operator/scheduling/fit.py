@@ -22,13 +22,17 @@ def _no_vendors() -> Mapping[str, base.Vendor]:
 class Defaults:
     """What holds for every pod: policies where it names none, and vendors' own rules.
 
-    ``vendors`` is by keyword; one that is missing has the common rules.
+    Attributes:
+        node_policy, card_policies, weights: where a pod names none.
+        vendors: by keyword; one that is missing has the common rules.
+        why_no_cards: says why a node has no cards of a vendor.
     """
 
     node_policy: policy.NodePolicy = policy.NodePolicy.BINPACK
     card_policies: tuple[policy.CardPolicy, ...] = (policy.CardPolicy.SPREAD,)
     weights: policy.ScoringWeights = field(default_factory=policy.ScoringWeights)
     vendors: Mapping[str, base.Vendor] = field(default_factory=_no_vendors)
+    why_no_cards: explain.WhyNoCards = explain.unsaid
 
     def rules(
         self, wish: request.PodRequest, allowances: quota.Allowances = quota.NO_LIMITS
@@ -156,6 +160,7 @@ def place(
             about=refused_about,
             vendors=vendors,
             resolvable=_resolvable(view, rules, rows[refused], refused_conditions == 0),
+            why_no_cards=defaults.why_no_cards,
         ),
         node_policy=node_policy,
     )

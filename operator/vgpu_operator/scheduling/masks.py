@@ -207,8 +207,8 @@ def bits(board: cards.Board, ask: Ask) -> Bits:
 
 
 def _no_candidate(board: cards.Board, vendor: str) -> columns.BoolArray:
-    word = vendor.casefold()
-    foreign = [word not in card_type.casefold() for card_type, _ in board.view.kinds]
+    word = vendor.lower()
+    foreign = [word not in card_type.lower() for card_type, _ in board.view.kinds]
     if not any(foreign):
         return ~board.present
     return ~board.present | _of_kinds(board, foreign)
@@ -221,9 +221,9 @@ def _of_kinds(board: cards.Board, values: list[bool]) -> columns.BoolArray:
 
 
 def _kind_allowed(kind: tuple[str, str], rules: request.CardSelection) -> bool:
-    card_type, mode = kind[0].casefold(), kind[1]
+    card_type, mode = kind[0].lower(), kind[1]
     if rules.mode is not None and mode not in rules.mode:
         return False
-    if any(word.casefold() in card_type for word in rules.avoid_types):
+    if any(word.lower() in card_type for word in rules.avoid_types):
         return False
-    return not rules.use_types or any(word.casefold() in card_type for word in rules.use_types)
+    return not rules.use_types or any(word.lower() in card_type for word in rules.use_types)

@@ -164,7 +164,7 @@ def _lay(
         board=board,
         rules=rules,
         left=_left(rules.allowances.get(keyword, quota.UNLIMITED), len(board.present)),
-        alone=by_hand.lanes(seen, lanes, vendor, rules),
+        alone=by_hand.lanes(view, seen, lanes, vendor, rules),
     )
     if vendor is not None and table.alone is not None:
         table.desk = by_hand.open_desk(view, seen, board, vendor, rules, empty=empty)

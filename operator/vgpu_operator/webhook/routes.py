@@ -15,7 +15,7 @@ import structlog
 from aiohttp import web
 
 from vgpu_operator.flows import admit
-from vgpu_operator.model import errors
+from vgpu_operator.model import errors, quota
 from vgpu_operator.model.settings import Settings
 from vgpu_operator.vendors import base
 from vgpu_operator.webhook import configuration
@@ -35,11 +35,17 @@ def _nobody(_outcome: str) -> None:
     """Count nothing."""
 
 
+def _unbounded(_namespace: str) -> quota.Standing:
+    return quota.UNBOUNDED
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookState:
     """What the routes need.
 
     Attributes:
+        standing: how a namespace stands against its ResourceQuotas, as this replica
+            sees it.
         timeout_s: how long a call's body may take to come.
         most_calls: calls that may run at once; more get 503.
         observe: told each call's outcome (``allowed``, ``changed``,
@@ -49,6 +55,7 @@ class WebhookState:
 
     settings: Settings
     vendors: Sequence[base.Vendor]
+    standing: Callable[[str], quota.Standing] = _unbounded
     timeout_s: float = 5.0
     most_calls: int = 64
     observe: Callable[[str], None] = _nobody
@@ -105,7 +112,12 @@ def _decide(body: bytes, state: WebhookState) -> tuple[str, web.Response]:
         return "bad", failure(400, str(fault))
     if not _is_new_pod(asked):
         return "skipped", _reviewed(asked, admit.UNTOUCHED)
-    verdict = admit.admit(asked.object, settings=state.settings, vendors=state.vendors)
+    verdict = admit.admit(
+        asked.object,
+        settings=state.settings,
+        vendors=state.vendors,
+        standing=state.standing(asked.namespace),
+    )
     outcome = _outcome(verdict)
     if outcome != "allowed":
         _log_verdict(asked, verdict, outcome)

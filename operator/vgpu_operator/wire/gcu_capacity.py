@@ -12,7 +12,7 @@ device or id makes the whole text bad; here it costs only itself.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -99,6 +99,25 @@ def decode_capacity(text: str, *, node: str, word: str, key: str) -> node_regist
     if not cards:
         raise faults[0]
     return node_register.RegisterText(devices=tuple(cards.values()), faults=tuple(faults))
+
+
+def encode_capacity(devices: Iterable[device.Device]) -> str:
+    """Write the text that these cards are read from.
+
+    >>> encode_capacity([device.Device(id="n-enflame-drs-0", type="Enflame", slots=6,
+    ...     memory_mib=6144, cores_percent=100, healthy=True,
+    ...     custom_info={"profiles": {"1g.6gb": "0"}})])
+    '{"devices":[{"index":"0","minor":"0","capacity":6}],"profiles":{"1g.6gb":"0"}}'
+    """
+    entries: list[dict[str, object]] = []
+    profiles: dict[str, str] = {}
+    for card in devices:
+        info, index = card.custom_info, str(card.index)
+        profiles |= info.get("profiles", {})
+        entries.append({"index": index, "minor": info.get("minor", index), "capacity": card.slots})
+    return json.dumps(
+        {"devices": entries, "profiles": profiles}, ensure_ascii=False, separators=(",", ":")
+    )
 
 
 def _profiles(raw: object, *, key: str) -> tuple[dict[str, str], list[errors.DecodeError]]:

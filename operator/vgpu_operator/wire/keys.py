@@ -37,6 +37,13 @@ CARD_POLICY: Final = "hami.io/gpu-scheduler-policy"
 SCORING_WEIGHTS: Final = "hami.io/device-scoring-weights"
 """Pod annotation: ``slot=1,core=1,memory=1``, what counts in a card's score."""
 
+HIDE_CARDS: Final = "hami.io/overwrite-env"
+"""Pod annotation: ``true`` or ``false``, whether containers without cards are kept
+from seeing any. Newer than v2.10.0."""
+
+HIDE_CARDS_BY_CONTAINER: Final = "hami.io/overwrite-env-containers"
+"""Pod annotation: the same for single containers, ``{"main": "true"}``."""
+
 WEBHOOK_LABEL: Final = "hami.io/webhook"
 """Pod or namespace label: ``ignore`` keeps the webhook's hands off."""
 WEBHOOK_IGNORE: Final = "ignore"

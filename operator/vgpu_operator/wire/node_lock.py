@@ -2,8 +2,9 @@
 
 Grammar::
 
-    lock = time "," namespace "," pod     today's form
-         | time                           the old form: nobody is named
+    lock = time "," namespace "," pod     HAMi's form
+         | time                           nobody is named: HAMi's old form, and
+                                          the only one of bare locks
 
 ``time`` is written as RFC 3339; every form of ``clock_text`` is read. A lock
 of three parts whose time is unreadable still names its owner. Anything else
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from vgpu_operator.model import errors
-from vgpu_operator.wire import clock_text, fields
+from vgpu_operator.wire import clock_text, fields, lock_kinds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +24,8 @@ class LockText:
 
     Attributes:
         time: when it was taken, by its taker's clock; None when unreadable.
-        namespace: of the pod that holds it; empty in the old form.
-        pod: name of the pod that holds it; empty in the old form.
+        namespace: of the pod that holds it; empty where nobody is named.
+        pod: name of the pod that holds it; empty where nobody is named.
     """
 
     time: datetime | None
@@ -74,11 +75,18 @@ wanted, got 2 from '2026-02-11T08:00:00Z,team-a'
     return LockText(time=time, namespace=namespace, pod=pod)
 
 
-def encode_lock(now: datetime, *, namespace: str, pod: str) -> str:
+def encode_lock(
+    now: datetime,
+    *,
+    namespace: str,
+    pod: str,
+    style: lock_kinds.LockStyle = lock_kinds.LockStyle.OWNED,
+) -> str:
     """Write a lock for that pod.
 
     >>> from datetime import UTC
     >>> encode_lock(datetime(2026, 1, 15, 10, 0, tzinfo=UTC), namespace="team-a", pod="p1")
     '2026-01-15T10:00:00Z,team-a,p1'
     """
-    return f"{clock_text.encode_rfc3339(now)},{namespace},{pod}"
+    time = clock_text.encode_rfc3339(now)
+    return time if style is lock_kinds.LockStyle.BARE else f"{time},{namespace},{pod}"

@@ -92,19 +92,23 @@ got '24x'")
     return read
 
 
-def encode_register(devices: Sequence[device.Device]) -> str:
+def encode_register(devices: Sequence[device.Device], *, custom_info: bool = False) -> str:
     """Write the JSON form as HAMi's plugin does: no member that is 0, false or empty.
+
+    Args:
+        devices: the cards.
+        custom_info: write ``custominfo`` too, as some other vendors' plugins do.
 
     >>> encode_register([device.Device(id="GPU-a0", type="NVIDIA A10", slots=10,
     ...     memory_mib=24576, cores_percent=100, healthy=True, mode="hami-core")])
     '[{"id":"GPU-a0","count":10,"devmem":24576,"devcore":100,"type":"NVIDIA A10",\
 "mode":"hami-core","health":true}]'
     """
-    return register_json.encode_devices(devices)
+    return register_json.encode_devices(devices, custom_info=custom_info)
 
 
-def encode_register_colon(devices: Sequence[device.Device]) -> str:
-    """Write the colon form with nine fields.
+def encode_register_colon(devices: Sequence[device.Device], *, short: bool = False) -> str:
+    """Write the colon form with nine fields, or with the first seven of them.
 
     >>> encode_register_colon([device.Device(id="a", type="T4", slots=10, memory_mib=7680,
     ...     cores_percent=100, healthy=True, index=3, mode="hami-core")])
@@ -114,7 +118,7 @@ def encode_register_colon(devices: Sequence[device.Device]) -> str:
         ValueError: an id, type or mode holds a separator, or the first id
             starts with ``[`` and would be taken for JSON.
     """
-    text = "".join(f"{_encode_segment(card)}:" for card in devices)
+    text = "".join(f"{_encode_segment(card, short=short)}:" for card in devices)
     if text.startswith("["):
         raise ValueError(f"this would be read as JSON: {fields.shown(text)}")
     return text
@@ -178,8 +182,8 @@ def _decode_segment(segment: str) -> device.Device:
     )
 
 
-def _encode_segment(card: device.Device) -> str:
-    return fields.joined(
+def _encode_segment(card: device.Device, *, short: bool) -> str:
+    words = (
         card.id,
         card.slots,
         card.memory_mib,
@@ -190,3 +194,4 @@ def _encode_segment(card: device.Device) -> str:
         card.index,
         card.mode,
     )
+    return fields.joined(*words[: _SHORT_FIELDS if short else _LONG_FIELDS])

@@ -14,7 +14,7 @@ a container and the last ``;`` of the text may be missing. An id may name an
 instance of a card: ``GPU-a0[0-1]``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,16 +56,27 @@ def decode_pod_devices(text: str, *, key: str = "", containers: int | None = Non
     >>> [share.device_id for share in read.shares[0]], str(read.faults[0])
     (['GPU-a1'], "k, segment 0 at offset 0: memory must be an integer, got 'abc'")
     """
+    segments = _container_segments(text, containers)
+    return decode_entries([_placed(offset, segment) for offset, segment in segments], key=key)
+
+
+def split_entries(text: str) -> list[list[tuple[int, str]]]:
+    """Return the entries of each segment that may be a device, with their offsets in the text."""
+    return [_placed(offset, segment) for offset, segment in _split(text, ";")]
+
+
+def decode_entries(containers: Sequence[Sequence[tuple[int, str]]], *, key: str = "") -> PodDevices:
+    """Read the entries of each container, as ``split_entries`` returns them."""
     shares: list[allocation.ContainerShares] = []
     faults: list[errors.DecodeError] = []
-    for index, (offset, segment) in enumerate(_container_segments(text, containers)):
+    for index, entries in enumerate(containers):
         of_container: list[allocation.DeviceShare] = []
-        for at, entry in _entries(segment):
+        for offset, entry in entries:
             try:
                 of_container.append(_decode_entry(entry))
             except errors.DecodeError as fault:
                 faults.append(
-                    errors.DecodeError(fault.reason, key=key, segment=index, offset=offset + at)
+                    errors.DecodeError(fault.reason, key=key, segment=index, offset=offset)
                 )
         shares.append(tuple(of_container))
     return PodDevices(shares=tuple(shares), faults=tuple(faults))
@@ -82,10 +93,12 @@ def encode_pod_devices(shares: allocation.PodShares) -> str:
     Raises:
         ValueError: an id or word holds a separator.
     """
-    return "".join(
-        "".join(f"{_encode_share(share)}:" for share in of_container) + ";"
-        for of_container in shares
-    )
+    return "".join(encode_container(of_container) + ";" for of_container in shares)
+
+
+def encode_container(shares: allocation.ContainerShares) -> str:
+    """Write the devices of one container, each with its ``:``."""
+    return "".join(f"{_encode_share(share)}:" for share in shares)
 
 
 def is_served(text: str) -> bool:
@@ -146,6 +159,11 @@ def _container_segments(text: str, containers: int | None) -> list[tuple[int, st
         while len(segments) > containers and not segments[-1][1].strip():
             segments.pop()
     return segments
+
+
+def _placed(offset: int, segment: str) -> list[tuple[int, str]]:
+    """Return the entries of a container segment with their offsets in the whole text."""
+    return [(offset + at, entry) for at, entry in _entries(segment)]
 
 
 def _split(text: str, separator: str) -> Iterator[tuple[int, str]]:

@@ -9,7 +9,7 @@ Members (matched without regard to case; absent or null is 0, false, empty)::
     health                    boolean
     migProfiles               list of {name, memoryMB, core, sliceCount,
                               placements: list of {start, size}}
-    custominfo                object, carried as it is; never written
+    custominfo                object, carried as it is; not every plugin writes it
 
 The list is cut by hand into elements, so that each fault has its offset and a
 bad element costs nothing else.
@@ -74,10 +74,22 @@ def decode_device(element: object) -> device.Device:
     )
 
 
-def encode_devices(devices: Iterable[device.Device]) -> str:
-    """Write a list of cards: compact, members in HAMi's order, nothing that is empty."""
+def encode_devices(devices: Iterable[device.Device], *, custom_info: bool = False) -> str:
+    """Write a list of cards: compact, members in HAMi's order, nothing that is empty.
+
+    Args:
+        devices: the cards.
+        custom_info: write ``custominfo`` too, which HAMi's own writer leaves out.
+    """
     return json.dumps(
-        [{name: value for name, value in _all_members(card).items() if value} for card in devices],
+        [
+            {
+                name: value
+                for name, value in _all_members(card).items()
+                if value and (custom_info or name != "custominfo")
+            }
+            for card in devices
+        ],
         ensure_ascii=False,
         separators=(",", ":"),
     )
@@ -107,6 +119,7 @@ def _all_members(card: device.Device) -> dict[str, object]:
             for profile in card.mig_profiles
         ],
         "health": card.healthy,
+        "custominfo": dict(card.custom_info),
     }
 
 

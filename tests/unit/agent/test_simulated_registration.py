@@ -189,3 +189,21 @@ async def settle(w):
     """Let everything run that can run without time passing."""
     for _ in range(50):
         await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "register", "handshake"),
+    [
+        ("4pd", "4pd.io/node-nvidia-register", "4pd.io/node-handshake"),
+        ("HAMi.sh", "HAMi.sh/node-register-nvidia", "HAMi.sh/node-handshake-nvidia"),
+    ],
+)
+async def test_a_forerunners_plugin_registers_in_its_own_keys_and_reports(
+    dialect, register, handshake
+):
+    async with world(TWO_CARDS | {"dialect": dialect}) as w:
+        assert w.node_notes()[register] == (
+            "GPU-a0,10,24576,100,NVIDIA A10,0,true:GPU-a1,4,16384,100,NVIDIA-Tesla T4,1,true:"
+        )
+        assert w.node_notes()[handshake].startswith("Reported_")
+        assert REGISTER not in w.node_notes()

@@ -53,7 +53,7 @@ def env_of(raw: dict[str, Any], position: int) -> list[dict[str, str]]:
         ("volcano", False, "volcano"),
     ],
 )
-def test_the_scheduler_name_is_ours_unless_somebody_elses_was_chosen(
+def test_case_117_the_scheduler_name_is_ours_unless_somebody_elses_was_chosen(
     scheduler: str, force: bool, expected: str
 ) -> None:
     raw = pod(container(mem=1000), schedulerName=scheduler)
@@ -124,7 +124,7 @@ def test_another_value_of_the_label_is_no_opt_out() -> None:
 # --- refusals --------------------------------------------------------------------
 
 
-def test_a_privileged_sidecar_of_a_gpu_pod_is_refused_by_name() -> None:
+def test_case_119_a_privileged_sidecar_of_a_gpu_pod_is_refused_by_name() -> None:
     side = container("side") | {"securityContext": {"privileged": True}}
 
     verdict = judge(pod(container("app", gpu=1), side))
@@ -137,7 +137,7 @@ def test_a_privileged_sidecar_of_a_gpu_pod_is_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("field", ["initContainers", "ephemeralContainers"])
-def test_every_kind_of_privileged_container_counts(field: str) -> None:
+def test_case_119_every_kind_of_privileged_container_counts(field: str) -> None:
     raw = pod(container(gpu=1))
     raw["spec"][field] = [{"name": "debug", "securityContext": {"privileged": True}}]
 
@@ -147,7 +147,7 @@ def test_every_kind_of_privileged_container_counts(field: str) -> None:
     assert verdict.message.startswith("container debug is privileged")
 
 
-def test_a_preset_node_is_refused_with_a_way_out() -> None:
+def test_case_121_a_preset_node_is_refused_with_a_way_out() -> None:
     verdict = judge(pod(container(gpu=1, mem=1000), nodeName="node-a"))
 
     assert (verdict.allowed, verdict.code) == (False, 403)
@@ -235,7 +235,7 @@ def test_memory_counts_after_the_factor() -> None:
 # --- defaults --------------------------------------------------------------------
 
 
-def test_every_container_gets_its_count_on_its_own_merits() -> None:
+def test_case_129_every_container_gets_its_count_on_its_own_merits() -> None:
     raw = pod(
         container("a0", mem=1000),
         container("a1", cores=10),
@@ -308,7 +308,7 @@ def test_a_whole_card_gets_all_cores_unless_cores_are_named(
         ),
     ],
 )
-def test_a_value_in_requests_only_is_written_to_limits_too(
+def test_case_123_a_value_in_requests_only_is_written_to_limits_too(
     resources: dict[str, Any], limits: dict[str, str], requests: dict[str, str]
 ) -> None:
     after = admitted(pod(container() | {"resources": resources}))

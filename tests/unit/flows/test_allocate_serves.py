@@ -1,5 +1,8 @@
 """Right annotations and locks: recorded with HAMi v2.10.0's NVIDIA plugin."""
 
+import dataclasses
+import json
+
 import pytest
 
 from support.allocate_script import (
@@ -205,3 +208,26 @@ def test_a_lock_handed_over_at_success_is_left_alone():
     )
 
     assert result.error == ""
+
+
+def test_a_part_of_a_card_is_named_in_the_same_request():
+    key = "hami.io/vgpu-mig-allocations"
+    layout = (
+        '[{"containerIndex":0,"deviceIndex":0,"gpuUUID":"GPU-a","profile":"1g.5gb",'
+        '"placement":{"start":6,"size":1}},'
+        '{"containerIndex":1,"deviceIndex":0,"gpuUUID":"GPU-a","profile":"2g.10gb",'
+        '"placement":{"start":2,"size":2}}]'
+    )
+    waiting = pod(";GPU-a,NVIDIA,10240,28:;")
+    waiting = dataclasses.replace(waiting, annotations={**waiting.annotations, key: layout})
+    steps = call()
+    steps.send(None)
+    steps.send(node())
+
+    written = steps.send(waiting).annotations
+
+    first, second = json.loads(written[key])
+    assert written[TO_ALLOCATE] == ";;;"
+    assert "migUUID" not in first
+    assert second["migUUID"].startswith("MIG-")
+    assert (second["gpuInstanceID"], second["computeInstanceID"]) == (3, 0)

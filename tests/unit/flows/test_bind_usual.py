@@ -385,7 +385,7 @@ def test_pods_of_a_listed_node_that_never_concern_us_are_not_kept() -> None:
 def test_a_pod_without_lock_is_never_sure_of_its_node_and_lists_it_each_time() -> None:
     pod = pending()
     held = known(pod)
-    unlocked = dataclasses.replace(held.vendors[0].spec, lock_key=None)
+    unlocked = dataclasses.replace(held.vendors[0].spec, lock=None)
     held.vendors = (_Renamed(unlocked),)
 
     talk = Dialogue(bind.bind(held, bind_args(pod), NOW))

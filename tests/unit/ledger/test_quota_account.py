@@ -1,11 +1,14 @@
 """What a namespace holds of a vendor (cases 131 to 143)."""
 
+import pytest
+
 from support import clusters
 from vgpu_operator.ledger import ledger
 from vgpu_operator.model import quota, records, request
 
 INIT, SIDECAR = request.ContainerKind.INIT, request.ContainerKind.SIDECAR
 NVIDIA = clusters.VENDOR
+LIMITS = {NVIDIA: quota.Allowance(memory_mib=4096)}
 
 
 def one_node() -> ledger.Ledger:
@@ -14,7 +17,7 @@ def one_node() -> ledger.Ledger:
 
 
 def used(books: ledger.Ledger, namespace: str = "team-a") -> tuple[int, int]:
-    amount = books.quota_used(namespace).get(NVIDIA, quota.NOTHING)
+    amount = books.quota_standing(namespace).used.get(NVIDIA, quota.NOTHING)
     return amount.memory_mib, amount.cores
 
 
@@ -29,11 +32,12 @@ def test_every_card_of_a_container_counts() -> None:
     books.observe(two_cards())
 
     assert used(books) == (4096, 40)
-    assert books.quota_used("team-b") == {}
+    assert books.quota_standing("team-b") == quota.UNBOUNDED
 
 
 def test_an_ended_pod_frees_its_share_and_says_where() -> None:
     books = one_node()
+    books.set_limits("team-a", LIMITS)
     books.observe(two_cards())
     before = books.generation
     assert books.quota_freed_since(before) == frozenset()
@@ -60,7 +64,7 @@ def test_an_assumed_pod_counts_until_it_is_given_up() -> None:
 
     books.assume(wanted, clusters.promise("node-a", [clusters.share("GPU-a0", 1000)]))
     assert used(books) == (1000, 0)
-    assert books.quota_used("team-a", without="u1") == {NVIDIA: quota.NOTHING}
+    assert books.quota_standing("team-a", without="u1").used == {NVIDIA: quota.NOTHING}
 
     books.unassume("u1")
     assert used(books) == (0, 0)
@@ -118,11 +122,52 @@ def test_a_percentage_counts_anew_when_the_card_changes() -> None:
     assert used(books) == (12288, 0)
 
 
-def test_new_limits_make_earlier_answers_worthless() -> None:
+def test_where_nothing_is_limited_nobody_waits_for_a_share() -> None:
     books = one_node()
+    books.observe(two_cards())
     before = books.generation
 
-    books.quota_changed("team-b")
+    books.observe(two_cards(phase="Succeeded", version="2"))
+
+    assert books.quota_freed_since(before) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "frees"),
+    [
+        pytest.param({}, LIMITS, False, id="the first limit"),
+        pytest.param(LIMITS, {NVIDIA: quota.Allowance(memory_mib=4095)}, False, id="lowered"),
+        pytest.param(LIMITS, {NVIDIA: quota.Allowance(memory_mib=4097)}, True, id="raised"),
+        pytest.param(LIMITS, {NVIDIA: quota.Allowance(cores=1)}, True, id="memory gone"),
+        pytest.param(LIMITS, {}, True, id="all gone"),
+    ],
+)
+def test_new_limits_make_earlier_answers_worthless(
+    first: quota.Limits, then: quota.Limits, frees: bool
+) -> None:
+    books = one_node()
+    books.set_limits("team-b", first)
+    before = books.generation
+
+    books.set_limits("team-b", then)
 
     assert books.generation > before
-    assert books.quota_freed_since(before) == {"team-b"}
+    assert books.quota_freed_since(before) == ({"team-b"} if frees else set())
+
+
+def test_the_same_limits_again_are_no_news() -> None:
+    books = one_node()
+    books.set_limits("team-b", LIMITS)
+    before = books.generation
+
+    books.set_limits("team-b", dict(LIMITS))
+
+    assert books.generation == before
+
+
+def test_what_is_left_is_the_limit_less_what_is_held() -> None:
+    books = one_node()
+    books.set_limits("team-a", {NVIDIA: quota.Allowance(memory_mib=5000)})
+    books.observe(two_cards())
+
+    assert books.quota_standing("team-a").allowances == {NVIDIA: quota.Allowance(memory_mib=904)}

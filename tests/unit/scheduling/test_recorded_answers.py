@@ -34,9 +34,7 @@ DIFFERENCES: Final[Mapping[str, str]] = {
     "nvidia/usage/mem-over-int32": "an unreadable promise keeps new pods off the node",
     "nvidia/usage/self-refilter": "a bound pod keeps its cards when it is filtered again",
     "nvidia/fit/mig-cores-50": "a MIG profile needs as many cores as are asked for",
-    "nvidia/fit/mig-allocation-on-hami-core-card": (
-        "a MIG allocation that names a card in another mode is passed over"
-    ),
+    "nvidia/fit/mig-legacy-uuid": "a share of a MIG instance is charged to its card",
     "nvidia/fit/mig-side-first": EMPTY_SEGMENTS,
     "random/117": EMPTY_SEGMENTS,
     "random/004": EMPTY_SEGMENTS,

@@ -5,7 +5,7 @@ import pytest
 from vgpu_operator.webhook import configuration
 
 
-def test_new_pods_are_sent_and_nothing_breaks_while_no_replica_answers() -> None:
+def test_case_125_new_pods_are_sent_and_nothing_breaks_while_no_replica_answers() -> None:
     service = configuration.service(namespace="vgpu", name="vgpu-operator")
 
     built = configuration.webhook_configuration(service=service, ca_bundle="Q0E=")

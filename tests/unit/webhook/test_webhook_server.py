@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from support.pods import container, pod
-from vgpu_operator.model import errors, settings
+from vgpu_operator.model import errors, quota, settings
 from vgpu_operator.vendors import registry
 from vgpu_operator.webhook import certificates, routes, server
 
@@ -71,6 +71,21 @@ def review(raw: object, *, kind: str = "Pod", operation: str = "CREATE") -> byte
             },
         }
     )
+
+
+async def test_a_pod_beyond_the_quota_of_its_namespace_is_refused() -> None:
+    limits = {"NVIDIA": quota.Allowance(memory_mib=999)}
+    standings = {"team-a": quota.Standing(limits=limits)}
+    raw = pod(container(gpu=1, mem=1000))
+    del raw["metadata"]["namespace"]
+
+    async with webhook(standing=standings.__getitem__) as calls:
+        _, answer = await calls.post(review(raw))
+
+    assert answer["response"]["allowed"] is False
+    assert answer["response"]["status"]["code"] == 403
+    assert answer["response"]["status"]["message"].startswith("exceeding resource quota: ")
+    assert calls.outcomes == ["refused"]
 
 
 async def test_a_gpu_pod_is_answered_with_its_patch() -> None:

@@ -1,0 +1,233 @@
+"""The real components that are measured, and what they cost."""
+
+import asyncio
+import contextlib
+import os
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import aiohttp
+import orjson
+
+from bench import objects
+from vgpu_operator.cli import grounds
+from vgpu_operator.cli import stack as cli_stack
+from vgpu_operator.cli.cluster.control_plane import ControlPlane, ControlPlaneOptions
+from vgpu_operator.kube import client, paths
+
+AT_ONCE = 32
+"""Requests of the load client that are under way at the same time."""
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(slots=True, kw_only=True)
+class Bed:
+    """A running cluster with one operator and its scheduler."""
+
+    plane: ControlPlane
+    kube: client.KubeClient
+    stack: cli_stack.Stack
+    replica: cli_stack.Replica | None = None
+    nodes: list[str] = field(default_factory=list)
+
+    async def add_nodes(self, count: int, *, cards: int = objects.CARDS, slots: int = 10) -> None:
+        """Create nodes; the operator learns them as it always does."""
+        names = [f"node-{number:05d}" for number in range(len(self.nodes), len(self.nodes) + count)]
+
+        async def add(name: str) -> None:
+            await self.kube.create(paths.NODES, objects.node(name, cards=cards, slots=slots))
+            path = f"{paths.node(name)}/status"
+            await self.kube.patch(path, objects.node_status(cards=cards, slots=slots))
+
+        await all_of(names, add)
+        self.nodes += names
+
+    async def until_known(self) -> None:
+        """Wait until the operator's ledger has all the nodes' cards."""
+        assert self.replica is not None
+        while True:
+            args = {"Pod": objects.pod("probe"), "NodeNames": self.nodes}
+            args["Pod"]["metadata"] |= {"uid": "probe", "namespace": "default"}
+            answer = await self.ask("filter", args)
+            if len(answer.get("NodeNames") or ()) == len(self.nodes):
+                return
+            await asyncio.sleep(0.2)
+
+    async def ask(self, verb: str, args: Any) -> Any:
+        """Send one request to the operator as kube-scheduler would."""
+        assert self.replica is not None
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(f"{self.replica.extender_url}/{verb}", data=orjson.dumps(args)) as answer,
+        ):
+            return orjson.loads(await answer.read())
+
+    async def metrics(self) -> "Samples":
+        """Scrape the operator."""
+        assert self.replica is not None
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{self.replica.metrics_url}/metrics") as answer,
+        ):
+            return Samples((await answer.read()).decode())
+
+    def cpu_s(self) -> dict[str, float]:
+        """Return the CPU seconds that each process has used so far."""
+        processes = {name: part.pid for name, part in self.plane.components.items()}
+        if self.replica is not None:
+            processes["operator"] = self.replica.component.pid
+        return {name: process_cpu_s(pid) for name, pid in processes.items() if pid}
+
+
+class Samples:
+    """The samples of one scrape."""
+
+    def __init__(self, text: str) -> None:
+        self._lines = text.splitlines()
+
+    def total(self, name: str, **labels: str) -> float:
+        """Return the sum of the samples with that name and these labels."""
+        found = 0.0
+        for line in self._lines:
+            match = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
+            if match is None or match[1] != name:
+                continue
+            if labels.items() <= dict(re.findall(r'(\w+)="([^"]*)"', match[2] or "")).items():
+                found += float(match[3])
+        return found
+
+    def most(self, name: str, quantile: float) -> float:
+        """Return the upper bound of the histogram's bucket that holds that quantile."""
+        buckets: dict[float, float] = {}
+        for line in self._lines:
+            match = re.fullmatch(rf'{name}_bucket{{.*le="([^"]+)".*}} (\S+)', line)
+            if match is not None:
+                bound = float(match[1])
+                buckets[bound] = buckets.get(bound, 0.0) + float(match[2])
+        every = max(buckets.values(), default=0.0)
+        return min((b for b, n in buckets.items() if n >= quantile * every), default=0.0)
+
+
+@contextlib.asynccontextmanager
+async def bed(
+    *, configured: Mapping[str, Any] | None = None, operator: bool = True
+) -> AsyncIterator[Bed]:
+    """Run a cluster of its own; without ``operator`` its scheduler waits for nobody."""
+    async with (
+        ControlPlane(ControlPlaneOptions()) as plane,
+        await client.KubeClient.connect(kubeconfig=str(plane.kubeconfig)) as kube,
+    ):
+        stack = cli_stack.Stack(grounds.LocalGround(plane), configured=configured)
+        made = Bed(plane=plane, kube=kube, stack=stack)
+        try:
+            await stack.prepare(kube)
+            if operator:
+                await start_operator(made)
+            yield made
+        finally:
+            await stack.ground.stop()
+            await stack.stop()
+
+
+async def start_operator(made: Bed) -> float:
+    """Start the operator and its scheduler; return the seconds until it was ready."""
+    begun = time.monotonic()
+    made.replica = made.stack.start_operator()
+    await made.replica.until_ready(limit_s=600)
+    took_s = time.monotonic() - begun
+    await made.stack.start_scheduler(made.replica)
+    return took_s
+
+
+class Serving(Protocol):
+    """What the agents' process says."""
+
+    async def done(self) -> Mapping[str, list[float]]:
+        """Return when each pod was seen bound, and served."""
+
+
+@contextlib.asynccontextmanager
+async def agents(made: Bed, *, delay_s: float, expect: int) -> AsyncIterator["_Agents"]:
+    """Run the agents of all nodes."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bench.agents", "--kubeconfig", str(made.plane.kubeconfig)),
+        *("--delay", str(delay_s), "--expect", str(expect)),
+        cwd=Path(__file__).parent.parent,
+        stdout=asyncio.subprocess.PIPE,
+        limit=2**24,
+    )
+    try:
+        running = _Agents(process)
+        await running.ready()
+        yield running
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+class _Agents:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def ready(self) -> None:
+        """Wait until they watch."""
+        await self._line()
+
+    async def done(self) -> Mapping[str, list[float]]:
+        """Return when each pod was seen bound, and served, once all are."""
+        return await self._line()
+
+    async def _line(self) -> Any:
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("the agents' process ended")
+        return orjson.loads(line)
+
+
+async def all_of(items: Sequence[Any], act: Any, *, at_once: int = AT_ONCE) -> None:
+    """Act on all items, so many at a time."""
+    todo = iter(items)
+
+    async def work() -> None:
+        for item in todo:
+            await act(item)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(at_once):
+            group.create_task(work())
+
+
+async def create_pods(kube: client.KubeClient, pods: Sequence[objects.Json]) -> None:
+    """Create pods as fast as the API server takes them."""
+    path = paths.namespaced("default", "pods")
+    await all_of(pods, lambda pod: kube.create(path, pod))
+
+
+async def delete_pods(kube: client.KubeClient, namespace: str = "default") -> None:
+    """Delete all pods at once and wait until they are gone."""
+    path = paths.namespaced(namespace, "pods")
+    items, _ = await kube.list(path)
+    await all_of(
+        [item["metadata"]["name"] for item in items],
+        lambda name: kube.delete(f"{path}/{name}", grace_s=0),
+    )
+
+
+def process_cpu_s(pid: int) -> float:
+    """Return the CPU seconds of one process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def memory_mib(pid: int) -> float:
+    """Return the resident memory of one process."""
+    match = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(match[1]) / 1024 if match else 0.0

@@ -1,0 +1,106 @@
+"""d: a full cluster; one pod leaves, and how long a waiting pod takes to get its card."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bench import cluster, objects
+from vgpu_operator.kube import paths
+
+STUCK_S = 20.0
+"""A round that takes longer counts as stuck."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freed:
+    """All rounds; ``took_s`` from the answered deletion to the Binding that the API shows."""
+
+    took_s: tuple[float, ...]
+    stuck: int
+
+
+async def measure(*, rounds: int, nodes: int = 4, waiting: int = 5) -> Freed:
+    """Free one card after another while pods wait that fit nowhere else."""
+    async with cluster.bed() as made:
+        await made.add_nodes(nodes, cards=2, slots=1)
+        await made.until_known()
+        full = nodes * 2
+        total = full + waiting + rounds
+        async with cluster.agents(made, delay_s=0.0, expect=total * 10):
+            bound = _Bound()
+            _, version = await made.kube.list(paths.PODS)
+            watching = asyncio.create_task(bound.watch(made, version))
+            names = iter(f"pod-{number}" for number in range(total))
+            for _ in range(full):
+                await _create(made, next(names))
+            await bound.until(full, limit_s=60)
+            for _ in range(waiting):
+                await _create(made, next(names))
+            took: list[float] = []
+            stuck = 0
+            for number in range(rounds):
+                await _create(made, next(names))
+                await bound.until_quiet()
+                leaves = next(iter(bound.names))
+                await made.kube.delete(paths.pod("default", leaves), grace_s=0)
+                begun = time.monotonic()
+                bound.names.pop(leaves, None)
+                if await bound.until(full + number + 1, limit_s=STUCK_S):
+                    took.append(bound.latest - begun)
+                else:
+                    stuck += 1
+            watching.cancel()
+    return Freed(took_s=tuple(took), stuck=stuck)
+
+
+async def _create(made: cluster.Bed, name: str) -> None:
+    await made.kube.create(paths.namespaced("default", "pods"), objects.pod(name, exclusive=True))
+
+
+class _Bound:
+    """Pods that the API shows bound."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, None] = {}
+        self.count = 0
+        self.latest = 0.0
+        self.served = 0
+        self._news = asyncio.Event()
+
+    async def watch(self, made: cluster.Bed, version: str) -> None:
+        seen: set[str] = set()
+        served: set[str] = set()
+        async for event in made.kube.watch(paths.PODS, resource_version=version):
+            pod: Mapping[str, Any] = event["object"]
+            if event["type"] not in ("ADDED", "MODIFIED"):
+                continue
+            uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
+            if pod["spec"].get("nodeName") and uid not in seen:
+                seen.add(uid)
+                self.names[name] = None
+                self.count, self.latest = len(seen), time.monotonic()
+            annotations = pod["metadata"].get("annotations") or {}
+            if annotations.get("hami.io/bind-phase") == "success" and uid not in served:
+                served.add(uid)
+                self.served = len(served)
+            self._news.set()
+
+    async def until(self, count: int, *, limit_s: float) -> bool:
+        """Wait until so many have been bound; say whether that came in time."""
+        return await self._reached(lambda: self.count >= count, limit_s)
+
+    async def until_quiet(self) -> None:
+        """Wait until every bound pod is served."""
+        await self._reached(lambda: self.served >= self.count, STUCK_S)
+
+    async def _reached(self, reached: Any, limit_s: float) -> bool:
+        try:
+            async with asyncio.timeout(limit_s):
+                while not reached():
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            return False
+        return True

@@ -1,0 +1,161 @@
+"""A big cluster that is there already: start, memory, and what one filter takes over HTTP."""
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import orjson
+
+from bench import cluster, objects
+from vgpu_operator.kube import paths
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One kind of question: times of ``/filter`` and ``/prioritize`` together, in ms."""
+
+    p50_ms: float
+    p99_ms: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Scale:
+    """One size."""
+
+    nodes: int
+    pods: int
+    ready_s: float = 0.0
+    memory_mib: float = 0.0
+    start_cpu_s: float = 0.0
+    asked: dict[str, Asked] = field(default_factory=dict)
+    busy: Asked | None = None
+    events_per_s: float = 0.0
+    cores_for_events: float = 0.0
+    longest_step_s: float = 0.0
+
+
+QUESTIONS: dict[str, list[dict[str, str]]] = {
+    "one container": [{"nvidia.com/gpu": "1", "nvidia.com/gpumem": "1000"}],
+    "three containers": [{"nvidia.com/gpu": "1", "nvidia.com/gpumem": "1000"}] * 3,
+    "percentage": [{"nvidia.com/gpu": "1", "nvidia.com/gpumem-percentage": "10"}],
+    "whole card": [{"nvidia.com/gpu": "1"}],
+    "fits nowhere": [{"nvidia.com/gpu": "1", "nvidia.com/gpumem": "30000"}],
+}
+
+
+async def measure(
+    *, nodes: int, pods: int, repeats: int, events_s: float = 0.0, event_rate: int = 500
+) -> Scale:
+    """Fill the API server, start the operator on it, and ask."""
+    found = Scale(nodes=nodes, pods=pods)
+    async with cluster.bed(operator=False) as made:
+        await made.add_nodes(nodes)
+        await _place_pods(made, pods)
+        found.ready_s = await cluster.start_operator(made)
+        assert made.replica is not None  # noqa: S101  # just started
+        pid = made.replica.component.pid or 0
+        found.start_cpu_s = cluster.process_cpu_s(pid)
+        for name, containers in QUESTIONS.items():
+            found.asked[name] = await ask(made, containers, repeats=repeats)
+        found.memory_mib = cluster.memory_mib(pid)
+        if events_s:
+            await _under_events(made, found, pid, seconds=events_s, rate=event_rate)
+        found.longest_step_s = (await made.metrics()).most("vgpu_event_loop_lag_seconds", 1.0)
+    return found
+
+
+async def _place_pods(made: cluster.Bed, count: int) -> None:
+    """Create pods that are bound and served already, evenly over nodes and cards."""
+    pods = [
+        objects.placed_pod(
+            f"placed-{number}",
+            node=(node := made.nodes[number % len(made.nodes)]),
+            card=f"GPU-{node}-{number // len(made.nodes) % objects.CARDS}",
+        )
+        for number in range(count)
+    ]
+    await cluster.create_pods(made.kube, pods)
+
+
+async def ask(
+    made: cluster.Bed, containers: list[dict[str, str]], *, repeats: int, pause_s: float = 0.0
+) -> Asked:
+    """Ask about the same kind of pod again and again, as kube-scheduler does."""
+    assert made.replica is not None  # noqa: S101  # the caller's business
+    took = []
+    names = list(made.nodes)
+    async with aiohttp.ClientSession() as session:
+        for number in range(repeats + 5):
+            body = orjson.dumps({"Pod": _pod(number, containers), "NodeNames": names})
+            begun = time.perf_counter()
+            answer = await _post(session, f"{made.replica.extender_url}/filter", body)
+            fitting = orjson.loads(answer)["NodeNames"]
+            if fitting:
+                body = orjson.dumps({"Pod": _pod(number, containers), "NodeNames": fitting})
+                middle = time.perf_counter()
+                await _post(session, f"{made.replica.extender_url}/prioritize", body)
+                spent = time.perf_counter() - middle
+            else:
+                spent = 0.0
+            took.append(1000 * (spent + (middle if fitting else time.perf_counter()) - begun))
+            if pause_s:
+                await asyncio.sleep(pause_s)
+            random.Random(number).shuffle(names)  # noqa: S311  # kube-scheduler's order turns too
+    took = sorted(took[5:])
+    return Asked(p50_ms=took[len(took) // 2], p99_ms=took[int(0.99 * (len(took) - 1))])
+
+
+async def _post(session: aiohttp.ClientSession, url: str, body: bytes) -> bytes:
+    async with session.post(url, data=body) as answer:
+        return await answer.read()
+
+
+def _pod(number: int, containers: list[dict[str, str]]) -> Any:
+    pod = objects.pod(f"asked-{number}")
+    pod["metadata"] |= {"uid": f"asked-{number}", "namespace": "default"}
+    pod["spec"]["containers"] = [
+        {"name": f"c{place}", "image": "none", "resources": {"limits": limits}}
+        for place, limits in enumerate(containers)
+    ]
+    return pod
+
+
+async def _under_events(
+    made: cluster.Bed, found: Scale, pid: int, *, seconds: float, rate: int
+) -> None:
+    """Change pods of other workloads all the time, and ask meanwhile."""
+    pods = [
+        objects.plain_pod(f"other-{number}", node=made.nodes[number % len(made.nodes)])
+        for number in range(200)
+    ]
+    await cluster.create_pods(made.kube, pods)
+    over = False
+    sent = 0
+
+    async def change() -> None:
+        nonlocal sent
+        while not over:
+            path = paths.pod("default", f"other-{sent % len(pods)}")
+            sent += 1
+            patch = {"metadata": {"annotations": {"example.com/beat": str(sent)}}}
+            await made.kube.patch(path, patch)
+            behind_s = sent / rate - (time.monotonic() - begun)
+            if behind_s > 0:
+                await asyncio.sleep(behind_s)
+
+    begun = time.monotonic()
+    before_s = cluster.process_cpu_s(pid)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(16):
+            group.create_task(change())
+        await asyncio.sleep(seconds / 2)
+        quiet_s, quiet_sent = cluster.process_cpu_s(pid) - before_s, sent
+        lasted_s = time.monotonic() - begun
+        containers = QUESTIONS["one container"]
+        found.busy = await ask(made, containers, repeats=int(seconds * 5), pause_s=0.1)
+        over = True
+    found.events_per_s = quiet_sent / lasted_s
+    found.cores_for_events = quiet_s / lasted_s
