@@ -41,8 +41,12 @@ Json = dict[str, Any]
 
 ONE_OF = {
     "NVIDIA": {"nvidia.com/gpu": "1"},
-    "DCU": {"hygon.com/dcunum": "1", "hygon.com/dcumem": "1000"},
-    "MLU": {"cambricon.com/vmlu": "1", "cambricon.com/mlu.smlu.vmemory": "1"},
+    "DCU": {"hygon.com/dcunum": "1", "hygon.com/dcumem": "1000", "hygon.com/dcucores": "10"},
+    "MLU": {
+        "cambricon.com/vmlu": "1",
+        "cambricon.com/mlu.smlu.vmemory": "1",
+        "cambricon.com/mlu.smlu.vcore": "10",
+    },
 }
 """What a container asks of a vendor besides NVIDIA, by keyword."""
 
@@ -248,12 +252,12 @@ class World:
         """Do one thing, then check what must always hold."""
         leader = self.die.choice(self.leaders)
         doings = (
-            (6, lambda: self.create()),
-            (20, lambda: self._schedule(leader)),
-            (40, lambda: self._go_on(leader)),
+            (14, lambda: self.create()),
+            (30, lambda: self._schedule(leader)),
+            (60, lambda: self._go_on(leader)),
             (90, lambda: leader.see_next(self.die.choice(("node", "pod")), self.now)),
             (30, lambda: self.kubelets.step()),
-            (4, lambda: self._end_or_delete()),
+            (10, lambda: self._end_or_delete()),
             (4, lambda: self._quick_tick(leader)),
             (4, lambda: self._late_write()),
             (1, lambda: leader.restart(self.now)),
@@ -419,7 +423,7 @@ class World:
         if not self.api.pods:
             return
         raw = copy.deepcopy(self.die.choice(list(self.api.pods.values())))
-        if "startTime" in raw["status"] and self.die.random() < 0.5:
+        if "startTime" in raw["status"] and self.die.random() < 0.8:
             raw["status"]["phase"] = "Succeeded"
             self.api.write("pod", raw)
         else:

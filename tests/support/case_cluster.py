@@ -139,6 +139,10 @@ class CaseCluster:
         self._names = [one["metadata"]["name"] for one in nodes]
         return self._world.see_nodes(nodes, now)
 
+    def see_pod(self, raw: Json) -> None:
+        """Let the watch show a pod as it is now."""
+        self._world.see_pods([raw])
+
     def admit(self, raw: Json) -> admit.Verdict:
         """Return the webhook's answer."""
         return self._world.admit(raw).verdict

@@ -19,13 +19,11 @@ EVERY_FIELD: Final = frozenset({"id", "count", "memory", "cores", "type", "numa"
 class Place(enum.StrEnum):
     """What a card's place on its node decides.
 
-    ``WING`` the NUMA node: the first half of the cards is on 0, the rest on 1.
     ``NETWORK`` the member ``NetworkID`` of its info: 0 for the first four
     cards, 1 for the rest. ``ONE_NETWORK`` the same, always 0.
     """
 
     NOTHING = "nothing"
-    WING = "wing"
     NETWORK = "network"
     ONE_NETWORK = "one network"
 
@@ -123,7 +121,6 @@ MODELS: Final[Mapping[str, Model]] = {
         id="{node}-kunlun-{index}",
         count=100,
         memory=98304,
-        place=Place.WING,
         says=_NOTHING_BUT_THE_NUMBER,
     ),
     "XPU": Model(type="XPU", id="XPU-{node}-{index}", count=4, memory=98304),
@@ -179,14 +176,3 @@ def info_of(model: Model, index: int) -> Mapping[str, Any]:
             return {**model.info, "NetworkID": 0}
         case _:
             return model.info
-
-
-def numa_of(model: Model, index: int, total: int) -> int | None:
-    """Return the NUMA node that a card's place decides; None where the file may say it.
-
-    >>> numa_of(MODELS["kunlun"], 3, 8), numa_of(MODELS["kunlun"], 4, 8)
-    (0, 1)
-    >>> numa_of(MODELS["NVIDIA"], 4, 8) is None
-    True
-    """
-    return int(index >= total // 2) if model.place is Place.WING else None

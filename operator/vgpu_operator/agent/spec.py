@@ -149,7 +149,7 @@ class Node(spec_cards.Section):
             by_vendor.setdefault(card.vendor, []).append(card)
         return {
             vendor: tuple(
-                self._unless_unhealthy(card.device_of(name, index, len(listed)))
+                self._unless_unhealthy(card.device_of(name, index))
                 for index, card in enumerate(listed)
             )
             for vendor, listed in by_vendor.items()

@@ -81,10 +81,9 @@ class Card(Section):
         refuse_untold(self.vendor, said)
         return self
 
-    def device_of(self, node: str, index: int, total: int) -> device.Device:
-        """Return the card as the one of that index among the vendor's ``total`` on the node."""
+    def device_of(self, node: str, index: int) -> device.Device:
+        """Return the card as the one of that index among the vendor's on the node."""
         usual = vendor_cards.usual(self.vendor)
-        placed = vendor_cards.numa_of(usual, index, total)
         return device.Device(
             id=self.id or usual.id.format(node=node, index=index),
             index=index,
@@ -92,7 +91,7 @@ class Card(Section):
             slots=_said(self.count, usual.count),
             memory_mib=_said(self.memory, usual.memory),
             cores_percent=_said(self.cores, usual.cores),
-            numa=_said(placed, self.numa or 0),
+            numa=_said(self.numa, 0),
             mode=_said(self.mode, usual.mode),
             healthy=self.healthy,
             mig_profiles=tuple(profile.as_registered() for profile in self.mig_profiles),

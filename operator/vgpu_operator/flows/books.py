@@ -8,8 +8,8 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from vgpu_operator.flows.lock_sights import LockSights
 from vgpu_operator.flows import unregistered
+from vgpu_operator.flows.lock_sights import LockSights
 from vgpu_operator.flows.turns import Turns
 from vgpu_operator.ledger.ledger import Ledger
 from vgpu_operator.model import reason, records, request

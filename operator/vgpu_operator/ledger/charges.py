@@ -3,7 +3,7 @@
 Pure arithmetic on values; the columns and the books of the ledger follow it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -100,7 +100,7 @@ class Holding:
 def of_record(
     record: records.PodRecord,
     *,
-    vendors: Sequence[str],
+    vendors: Collection[str],
     trust: settings.Trust,
     find_card: FindCard,
     rules: Rules,
@@ -115,9 +115,8 @@ def of_record(
     containers = record.request.containers
     shares: dict[str, allocation.PodShares] = {}
     surplus: list[Surplus] = []
-    for vendor in vendors:
-        promised = record.promised.get(vendor)
-        if not promised:
+    for vendor, promised in record.promised.items():
+        if not promised or vendor not in vendors:
             continue
         aligned = _aligned(promised, containers, vendor)
         if trust is settings.Trust.REQUESTS:
@@ -126,8 +125,8 @@ def of_record(
         shares[vendor] = aligned
     blocks = frozenset(
         vendor
-        for vendor in vendors
-        if vendor in record.faults
+        for vendor in record.faults
+        if vendor in vendors
         and (trust is settings.Trust.ANNOTATIONS or vendor in record.request.vendors)
     )
     if not any(any(entry) for pod in shares.values() for entry in pod) and not (blocks or surplus):

@@ -69,6 +69,7 @@ class Ledger:
         rules: charges.Rules | None = None,
     ) -> None:
         self._vendors = tuple(vendors)
+        self._known_vendors = frozenset(vendors)
         self._trust = trust
         self._rules = rules or {}
         self._nodes = nodes.Nodes(self._vendors)
@@ -289,7 +290,7 @@ class Ledger:
         """Return what the ledger would charge for that record."""
         return charges.of_record(
             record,
-            vendors=self._vendors,
+            vendors=self._known_vendors,
             trust=self._trust,
             find_card=lambda vendor, card: self._nodes.card(record.node, vendor, card),
             rules=self._rules,

@@ -111,10 +111,12 @@ class Refused:
     ``counts`` maps a reason word to how many cards it kept off; ``of`` is what
     they are counted against, None for the number of candidates. A reason
     counted 0 against None is written bare (``NodeInsufficientDevice``).
+    ``detail`` is a sentence that adds what the counts cannot say.
     """
 
     counts: Mapping[str, int]
     of: int | None = None
+    detail: str = ""
 
 
 Answer: TypeAlias = tuple[Pick, ...] | Refused

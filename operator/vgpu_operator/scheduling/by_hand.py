@@ -216,7 +216,8 @@ def _refusal(answer: fitting.Refused, candidates: int) -> stages.Refusal:
         return candidates if number else 0
 
     return stages.Refusal(
-        counts=tuple((word, number, against(number)) for word, number in answer.counts.items())
+        counts=tuple((word, number, against(number)) for word, number in answer.counts.items()),
+        detail=answer.detail,
     )
 
 

@@ -78,6 +78,18 @@ class VendorSpec:
         return tuple(key for key in own if key) + self.more_pod_keys
 
     @property
+    def selection_keys(self) -> tuple[str | None, ...]:
+        """The pod annotations that choose cards."""
+        return (
+            self.use_type_key,
+            self.avoid_type_key,
+            self.use_id_key,
+            self.avoid_id_key,
+            self.numa_bind_key,
+            self.mode_key,
+        )
+
+    @property
     def resources(self) -> tuple[str, ...]:
         """Every resource name of this vendor, the count first."""
         names = (
@@ -417,6 +429,8 @@ class Common:
 
 def selection(spec: VendorSpec, annotations: Mapping[str, Any]) -> request.CardSelection:
     """Return the rules that a pod's annotations set under a vendor's keys."""
+    if annotations.keys().isdisjoint(spec.selection_keys):
+        return request.NO_SELECTION
 
     def value(key: str | None) -> object | None:
         return annotations.get(key) if key else None

@@ -24,7 +24,7 @@ def choose(node: fitting.NodeState, ask: fitting.Ask, allow_list: mig.AllowList)
     found.go()
     chosen = found.chosen()
     if chosen is None:
-        return fitting.Refused(counts=found.reasons())
+        return fitting.Refused(counts=found.reasons(), detail=found.withheld)
     return found.picks(chosen)
 
 
@@ -34,6 +34,8 @@ _ROOM_CHECKS: Final = tuple(check for check in walk.COMMON if check not in _KIND
 
 class _Walk:
     """One container's walk over one node's cards, as HAMi's loop goes.
+
+    ``withheld`` says which card is kept from everybody, if one is.
 
     ``groups`` holds indexes of cards that pass, once for each share: one group
     for each NUMA node under numa-bind, else a single one.
@@ -48,6 +50,7 @@ class _Walk:
         self._linked = policy.CardPolicy.TOPOLOGY_AWARE in ask.policies
         self._counts: dict[str, int] = {}
         self._groups: list[list[int]] = [[]]
+        self.withheld = ""
 
     def go(self) -> None:
         """Collect the shares; stop as soon as there are enough, unless links count."""
@@ -121,6 +124,11 @@ class _Walk:
         nobody, as if it were unhealthy.
         """
         if mig.held_by_others(self._node.cards, card) is None:
+            holders = ", ".join(dict.fromkeys(str(tenant.pod) for tenant in card.tenants))
+            self.withheld = (
+                f"{card.device.id} takes nobody while it is not known which MIG instances of it"
+                f" are held by {holders}"
+            )
             return reason.Reason.CARD_NOT_HEALTHY.value
         return _first(_KIND_CHECKS, card, self._ask)
 

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from vgpu_operator.model import allocation, errors, records, request
-from vgpu_operator.vendors import base
+from vgpu_operator.vendors import base, roster
 from vgpu_operator.wire import bind_phase, clock_text, dialects, fields, pod_devices, shape
 from vgpu_operator.wire import shared_devices as shared
 
@@ -48,21 +48,25 @@ def read(
     node that moves from one to another keeps its pods' cards charged. The bind
     phase and what is left to allocate come from the pod's own dialect.
     """
-    if not annotations:
+    served = roster.of(vendors)
+    written = served.pod_keys.intersection(annotations)
+    if not written:
         return NO_PROMISE
     spoken = dialects.written_on(annotations, node=node) or (dialects.HAMI,)
     shares: _Shares = {}
     faults: _Faults = {}
     to_allocate: set[str] = set()
     for dialect in dict.fromkeys((*spoken, *dialects.ALL)):
-        for keyword, promised, fault in _allocated(annotations, vendors, wish, dialect):
+        if dialect.allocated is not None and dialect.allocated not in written:
+            continue
+        for keyword, promised, fault in _allocated(annotations, served, wish, dialect):
             if keyword in shares:
                 continue
             shares[keyword] = promised
             if fault is not None:
                 faults[keyword] = fault
     for dialect in spoken:
-        to_allocate |= _left(annotations, vendors, dialect, admitted=admitted)
+        to_allocate |= _left(annotations, served, dialect, admitted=admitted)
     return Promise(
         node=shape.text(annotations.get(spoken[0].assigned_node)),
         shares=shares,
@@ -70,11 +74,7 @@ def read(
         to_allocate=frozenset(to_allocate),
         bind_phase=_phase(annotations, spoken),
         bind_time_s=clock_text.decode_unix_s(shape.text(annotations.get(spoken[0].bind_time))),
-        carried=frozenset(
-            key
-            for key in (*dialects.POD_KEYS, *(k for v in vendors for k in v.spec.pod_keys))
-            if annotations.get(key)
-        ),
+        carried=frozenset(key for key in written if annotations[key]),
     )
 
 
@@ -84,7 +84,7 @@ _Found: TypeAlias = Iterator[tuple[str, allocation.PodShares, errors.DecodeError
 
 def _allocated(
     annotations: Mapping[str, Any],
-    vendors: Sequence[base.Vendor],
+    vendors: roster.Roster,
     wish: request.PodRequest,
     dialect: dialects.Dialect,
 ) -> _Found:
@@ -94,7 +94,7 @@ def _allocated(
         if text:
             yield from _of_shared(text, vendors, wish, dialect)
         return
-    for vendor in vendors:
+    for vendor in vendors.allocated(annotations):
         key = vendor.spec.allocated_key
         text = shape.text(annotations.get(key)) if key else ""
         if not key or not text:
@@ -162,7 +162,7 @@ def n_init(wish: request.PodRequest) -> int:
 
 def _left(
     annotations: Mapping[str, Any],
-    vendors: Sequence[base.Vendor],
+    vendors: roster.Roster,
     dialect: dialects.Dialect,
     *,
     admitted: bool,
@@ -175,11 +175,10 @@ def _left(
     if dialect.to_allocate is None:
         return {
             vendor.spec.keyword
-            for vendor in vendors
-            if vendor.spec.to_allocate_key
-            and vendor.spec.lock is not None
+            for vendor in vendors.to_allocate(annotations)
+            if vendor.spec.lock is not None
             and (vendor.spec.lock.reported or not admitted)
-            and not pod_devices.is_served(shape.text(annotations.get(vendor.spec.to_allocate_key)))
+            and not pod_devices.is_served(shape.text(annotations[vendor.spec.to_allocate_key or ""]))
         }
     left = [
         entry.split(",")
@@ -196,6 +195,8 @@ def _phase(
     annotations: Mapping[str, Any], spoken: Sequence[dialects.Dialect]
 ) -> records.BindPhase | None:
     """Return the bind phase; of a pod in two dialects the one that is furthest from success."""
+    if len(spoken) == 1:
+        return bind_phase.decode_bind_phase(shape.text(annotations.get(spoken[0].bind_phase)))
     found = {
         bind_phase.decode_bind_phase(shape.text(annotations.get(dialect.bind_phase)))
         for dialect in spoken

@@ -37,9 +37,9 @@ def pod_request(
             asks for a card; the text names the annotation.
     """
     found = without_weights(pod, vendors, aliases=aliases)
-    if not found.wants_devices:
-        return found
     text = _annotations(pod).get(keys.SCORING_WEIGHTS)
+    if text is None or not found.wants_devices:
+        return found
     return dataclasses.replace(found, weights=weights(text))
 
 
@@ -54,20 +54,21 @@ def without_weights(
     containers = tuple(
         _container(container, kind, served, aliases) for kind, container in _by_kind(pod)
     )
-    found = request.PodRequest(pod=pod_key(pod), containers=containers)
-    if not found.wants_devices:
-        return found
+    asked = list(dict.fromkeys(wish.vendor for one in containers for wish in one.devices))
+    if not asked and not any(one.impossible for one in containers):
+        return request.PodRequest(pod=pod_key(pod), containers=containers)
     annotations = _annotations(pod)
     by_keyword = served.by_keyword
-    rules = ((word, by_keyword[word].selection(annotations)) for word in found.vendors)
-    return dataclasses.replace(
-        found,
+    rules = ((word, by_keyword[word].selection(annotations)) for word in asked)
+    return request.PodRequest(
+        pod=pod_key(pod),
+        containers=containers,
         selections={word: rule for word, rule in rules if rule != request.NO_SELECTION},
         node_policy=_node_policy(annotations.get(keys.NODE_POLICY)),
         card_policies=_card_policies(annotations.get(keys.CARD_POLICY)),
         notes={
             key: text
-            for word in found.vendors
+            for word in asked
             for key in by_keyword[word].spec.pod_note_keys
             if isinstance(text := annotations.get(key), str)
         },
@@ -113,6 +114,25 @@ def _container(
     requests = shape.mapping(resources.get("requests"))
     if not _is_extended(limits) and not _is_extended(requests):
         return request.ContainerRequest(name=name, kind=kind)
+    try:
+        made_of = name, kind, tuple(limits.items()), tuple(requests.items()), id(aliases)
+        known = vendors.requests.get(made_of)
+    except TypeError:  # a value that is no plain one
+        return _read_container(name, kind, limits, requests, vendors, aliases)
+    if known is None:
+        known = _read_container(name, kind, limits, requests, vendors, aliases)
+        vendors.remember(made_of, known)
+    return known
+
+
+def _read_container(
+    name: str,
+    kind: request.ContainerKind,
+    limits: Mapping[str, Any],
+    requests: Mapping[str, Any],
+    vendors: roster.Roster,
+    aliases: Mapping[str, Sequence[str]],
+) -> request.ContainerRequest:
     limits, requests = _under_todays_names(limits, requests, aliases)
     devices = []
     impossible = ""
@@ -161,6 +181,8 @@ def _renamed(quantities: Mapping[str, Any], earlier: str, today: str) -> Mapping
 
 def _node_policy(text: object) -> policy.NodePolicy | None:
     """Return the policy of that name; any other word means the default."""
+    if text is None:
+        return None
     try:
         return policy.NodePolicy(shape.text(text))
     except ValueError:
@@ -169,6 +191,8 @@ def _node_policy(text: object) -> policy.NodePolicy | None:
 
 def _card_policies(text: object) -> tuple[policy.CardPolicy, ...]:
     """Return the chain of a comma list; words that are no policy are left out."""
+    if text is None:
+        return ()
     known = {word.value: word for word in policy.CardPolicy}
     return tuple(known[word] for word in selections.words(text) if word in known)
 

@@ -5,9 +5,16 @@ reads thousands of objects looks up what is there instead of asking every vendor
 """
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from vgpu_operator.model import request
 from vgpu_operator.vendors import base
+from vgpu_operator.wire import dialects
+
+_Places = Mapping[str, tuple[int, ...]]
+
+_REMEMBERED = 4096
+"""Containers whose request is remembered: pods of one workload all ask alike."""
 
 
 class Roster(tuple[base.Vendor, ...]):
@@ -19,16 +26,54 @@ class Roster(tuple[base.Vendor, ...]):
         return {vendor.spec.keyword: vendor for vendor in self}
 
     @functools.cached_property
-    def _by_resource(self) -> Mapping[str, tuple[int, ...]]:
-        found: dict[str, tuple[int, ...]] = {}
-        for place, vendor in enumerate(self):
-            for name in vendor.spec.resources:
-                found[name] = (*found.get(name, ()), place)
-        return found
+    def pod_keys(self) -> frozenset[str]:
+        """Every pod annotation that only the protocol writes."""
+        own = (key for vendor in self for key in vendor.spec.pod_keys)
+        return frozenset((*own, *dialects.POD_KEYS))
+
+    @functools.cached_property
+    def requests(self) -> dict[object, request.ContainerRequest]:
+        """What containers ask for, by what they are made of; see ``remember``."""
+        return {}
+
+    def remember(self, of: object, asked: request.ContainerRequest) -> None:
+        """Keep what a container asks for, the last few thousand of them."""
+        if len(self.requests) >= _REMEMBERED:
+            self.requests.clear()
+        self.requests[of] = asked
 
     def asked(self, names: Iterable[str]) -> Sequence[base.Vendor]:
         """Return the vendors with a resource among ``names``, in their order."""
-        index = self._by_resource
+        return self._found(self._by_resource, names)
+
+    def allocated(self, keys: Iterable[str]) -> Sequence[base.Vendor]:
+        """Return the vendors whose allocated key is among ``keys``, in their order."""
+        return self._found(self._by_allocated_key, keys)
+
+    def to_allocate(self, keys: Iterable[str]) -> Sequence[base.Vendor]:
+        """Return the vendors whose to-allocate key is among ``keys``, in their order."""
+        return self._found(self._by_to_allocate_key, keys)
+
+    @functools.cached_property
+    def _by_resource(self) -> _Places:
+        return self._index(lambda spec: spec.resources)
+
+    @functools.cached_property
+    def _by_allocated_key(self) -> _Places:
+        return self._index(lambda spec: (spec.allocated_key or "",))
+
+    @functools.cached_property
+    def _by_to_allocate_key(self) -> _Places:
+        return self._index(lambda spec: (spec.to_allocate_key or "",))
+
+    def _index(self, names: Callable[[base.VendorSpec], Iterable[str]]) -> _Places:
+        found: dict[str, tuple[int, ...]] = {}
+        for place, vendor in enumerate(self):
+            for name in filter(None, names(vendor.spec)):
+                found[name] = (*found.get(name, ()), place)
+        return found
+
+    def _found(self, index: _Places, names: Iterable[str]) -> Sequence[base.Vendor]:
         places = {place for name in names for place in index.get(name, ())}
         return [self[place] for place in sorted(places)]
 

@@ -14,6 +14,7 @@ a container and the last ``;`` of the text may be missing. An id may name an
 instance of a card: ``GPU-a0[0-1]``.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -23,6 +24,7 @@ from vgpu_operator.wire import fields
 
 _FIELDS: Final = 4
 _NO_DEVICE: Final = ["", "", "0", "0"]
+_PLAIN_ENTRY: Final = re.compile(r"([\w./\[\]-]+),([\w-]+),(\d{1,9}),(\d{1,9})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +58,46 @@ def decode_pod_devices(text: str, *, key: str = "", containers: int | None = Non
     >>> [share.device_id for share in read.shares[0]], str(read.faults[0])
     (['GPU-a1'], "k, segment 0 at offset 0: memory must be an integer, got 'abc'")
     """
+    plain = _decode_plain(text, containers)
+    if plain is not None:
+        return PodDevices(shares=plain)
     segments = _container_segments(text, containers)
     return decode_entries([_placed(offset, segment) for offset, segment in segments], key=key)
+
+
+def _decode_plain(text: str, containers: int | None) -> allocation.PodShares | None:
+    """Read a text as we write it; None for every other, readable or not.
+
+    Nearly every text is such a one, and a start reads tens of thousands.
+    """
+    if text[-1:] != ";":
+        return None
+    segments = text[:-1].split(";")
+    if containers is not None and len(segments) > containers:
+        return None
+    found: list[allocation.ContainerShares] = []
+    for segment in segments:
+        if not segment:
+            found.append(())
+            continue
+        if segment[-1] != ":":
+            return None
+        shares = []
+        for entry in segment[:-1].split(":"):
+            match = _PLAIN_ENTRY.fullmatch(entry)
+            if match is None:
+                return None
+            device_id, word, memory_mib, cores_percent = match.groups()
+            shares.append(
+                allocation.DeviceShare(
+                    device_id=device_id,
+                    vendor_word=word,
+                    memory_mib=int(memory_mib),
+                    cores_percent=int(cores_percent),
+                )
+            )
+        found.append(tuple(shares))
+    return tuple(found)
 
 
 def split_entries(text: str) -> list[list[tuple[int, str]]]:
@@ -107,6 +147,8 @@ def is_served(text: str) -> bool:
     >>> is_served(";;"), is_served(""), is_served(";GPU-a1,NVIDIA,3000,20:;;")
     (True, True, False)
     """
+    if not text.strip(";"):
+        return True
     return not any(True for segment in text.split(";") for _ in _entries(segment))
 
 

@@ -12,6 +12,7 @@ import pytest
 from support import case_cluster
 from support.case_cluster import NOW, REG1, REG2, CaseCluster, asks, card, node, pod, taken
 from support.operator_books import later
+from vgpu_operator.flows import dry_run
 
 HANDSHAKE = "hami.io/node-handshake"
 NONE_LEFT = {"nvidia.com/gpu": "0"}
@@ -161,6 +162,36 @@ def test_case_38_the_five_conditions_are_told_apart() -> None:
         reasons.add(cluster.reason(cluster.place(pod("p1", asks(1, 100)))))
 
     assert len(reasons) == len(UNREGISTERED)
+
+
+def test_case_38_a_refused_pod_is_told_when_the_condition_changes() -> None:
+    cluster = CaseCluster(node())
+    first = cluster.place(pod("p1", asks(1, 100)))
+
+    cluster.show(node(text="{{"))
+
+    second = cluster.place(pod("p1", asks(1, 100)))
+    assert "has no annotation" in cluster.reason(first)
+    assert "cannot be read" in cluster.reason(second)
+
+
+@pytest.mark.parametrize(
+    ("shown", "words"),
+    [
+        (node(), "has no annotation hami.io/node-nvidia-register"),
+        (node(text="{{"), "hami.io/node-nvidia-register cannot be read: "),
+        (node(text="[]"), "hami.io/node-nvidia-register lists no card"),
+    ],
+)
+def test_case_38_a_dry_run_says_it_of_the_node_that_it_is_given(
+    shown: case_cluster.Json, words: str
+) -> None:
+    cluster = CaseCluster(node(*REG1))
+    record = cluster.record(pod("p1", asks(1, 100)))
+
+    answer = dry_run.filter_objects(cluster.books, record, [shown])
+
+    assert words in str(answer.rejections["node-a"])
 
 
 def test_case_38_a_vendor_without_a_register_annotation_names_what_the_node_does_not_offer() -> (

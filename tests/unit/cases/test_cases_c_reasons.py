@@ -96,8 +96,27 @@ def test_case_61_a_card_in_plain_mode_that_a_pod_holds_as_mig_is_withheld() -> N
 
     placed = cluster.place(pod("p1", asks(1, 100)))
 
-    assert cluster.reason(placed)
+    assert cluster.reason(placed) == (
+        "1/1 CardNotHealth: GPU-a0 takes nobody while it is not known which MIG instances of it"
+        " are held by team-a/old"
+    )
     assert cluster.used() == {"GPU-a0": (1, 5120, 14)}, "still charged"
+
+
+def test_case_61_a_card_that_left_mig_mode_is_withheld_until_its_mig_pod_has_ended() -> None:
+    """The promise itself looks like any other: only the instances beside it tell."""
+    instance = {"containerIndex": 0, "deviceIndex": 0, "gpuUUID": "GPU-a0", "profile": "1g.5gb"}
+    old = case_cluster.running("old", asks(1, 5120, 14), promised="GPU-a0,NVIDIA,5120,14:;")
+    old["metadata"]["annotations"][MIG_KEY] = json.dumps(
+        [instance | {"placement": {"start": 0, "size": 1}}]
+    )
+    cluster = CaseCluster(node(*REG2), pods=(old,))
+
+    assert taken(cluster.place(pod("p1", asks(1, 100)))) == [["GPU-a1"]]
+    cluster.see_pod(old | {"status": {"phase": "Succeeded"}})
+    whole = cluster.place(pod("p2", asks(1, 24576, 100)))
+
+    assert taken(whole) == [["GPU-a0"]]
 
 
 @pytest.mark.parametrize("instances", ["GPU-a0", "9-9", "{", "[]"])

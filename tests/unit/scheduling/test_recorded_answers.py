@@ -15,6 +15,7 @@ CASES: Final = {case["name"]: case for case in recorded_filter.cases(*FILES)}
 
 EMPTY_SEGMENTS: Final = "one segment per container, also where HAMi leaves the empty ones out"
 NAMES_CONDITION: Final = "node unregistered names the condition that failed"
+NAMES_HOLDER: Final = "a card that takes nobody names the pod whose MIG instances are not known"
 NUMA_FIRST: Final = (
     "topology-aware with numa-bind takes the NUMA node that numa-bind takes; "
     "HAMi looks at the last one only"
@@ -34,6 +35,9 @@ DIFFERENCES: Final[Mapping[str, str]] = {
     "nvidia/usage/mem-over-int32": "an unreadable promise keeps new pods off the node",
     "nvidia/usage/self-refilter": "a bound pod keeps its cards when it is filtered again",
     "nvidia/fit/mig-cores-50": "a MIG profile needs as many cores as are asked for",
+    "nvidia/fit/mig-allocation-on-hami-core-card": NAMES_HOLDER,
+    "nvidia/fit/mig-allocation-unknown-card": NAMES_HOLDER,
+    "nvidia/fit/mig-used-bad-allocation": NAMES_HOLDER,
     "nvidia/fit/mig-legacy-uuid": "a share of a MIG instance is charged to its card",
     "nvidia/fit/mig-side-first": EMPTY_SEGMENTS,
     "random/117": EMPTY_SEGMENTS,
