@@ -225,6 +225,7 @@ BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
     "machine-handshake": _machine("handshake"),
     "machine-node-lock": _machine("node-lock"),
     "machine-node-lock-remnants": _machine("node-lock-remnants"),
+    "machine-node-lock-returns": _machine("node-lock-returns"),
     "metrics": metrics,
     "reason-words": reason_words,
     "rejections": rejections,

@@ -18,7 +18,17 @@ from vgpu_operator.extender import server as extender_server
 from vgpu_operator.flows import books as flow_books
 from vgpu_operator.flows import effects
 from vgpu_operator.handlers import leader, ticker, watches
-from vgpu_operator.kube import binder, client, clock, errors, events, intake, listen, perform
+from vgpu_operator.kube import (
+    binder,
+    client,
+    clock,
+    errors,
+    events,
+    intake,
+    listen,
+    perform,
+    pod_watch,
+)
 from vgpu_operator.kube import waiting as kube_waiting
 from vgpu_operator.metrics import collector, instruments
 from vgpu_operator.metrics import server as metrics_server
@@ -103,6 +113,12 @@ class Operator:
             waits=self.waits,
             on_audit=self.instruments.count_audit_differences,
         )
+        self.pod_watch = pod_watch.PodWatch(
+            kube,
+            on_event=self.intake.pod_event,
+            on_progress=self.intake.pods_reached,
+            relist=self.intake.relist_pods,
+        )
         self.binder = binder.Binder(
             self.books, self.clock, performer=self.performer, waits=self.waits
         )
@@ -141,6 +157,7 @@ class Operator:
             await self.leader.refresh()
             await self._begin_term()
             self._spawn(self._watch())
+            self._spawn(self.pod_watch.run(self.intake.pods_version))
             if on_ready is not None and not self._stop.is_set():
                 on_ready()
             await self._stop.wait()

@@ -92,6 +92,20 @@ def test_shares_survive_their_annotation(written: allocation.PodShares) -> None:
     assert read == pod_devices.PodDevices(shares=written)
 
 
+@given(
+    PODS.map(pod_devices.encode_pod_devices) | st.text(alphabet="GPUa0-,:;[]9 _", max_size=60),
+    st.none() | st.integers(0, 4),
+)
+def test_a_text_in_our_own_form_is_read_as_the_long_way_reads_it(
+    text: str, containers: int | None
+) -> None:
+    short = pod_devices._decode_plain(text, containers)
+    segments = pod_devices._container_segments(text, containers)
+    long = pod_devices.decode_entries([pod_devices._placed(at, part) for at, part in segments])
+
+    assert short is None or pod_devices.PodDevices(shares=short) == long
+
+
 @given(PODS)
 def test_a_plugin_takes_every_container_once_and_in_order(written: allocation.PodShares) -> None:
     text = pod_devices.encode_pod_devices(written)

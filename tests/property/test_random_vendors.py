@@ -11,7 +11,7 @@ from vgpu_operator.model import allocation, reason
 from vgpu_operator.scheduling import choose, fit
 
 SEEDS = range(20)
-QUESTIONS = 100
+QUESTIONS = 80
 
 
 def test_these_are_the_vendors_with_a_fast_path() -> None:

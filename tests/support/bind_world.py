@@ -256,7 +256,7 @@ class World:
             (30, lambda: self._schedule(leader)),
             (60, lambda: self._go_on(leader)),
             (90, lambda: leader.see_next(self.die.choice(("node", "pod")), self.now)),
-            (30, lambda: self.kubelets.step()),
+            (110, lambda: self.kubelets.step()),
             (10, lambda: self._end_or_delete()),
             (4, lambda: self._quick_tick(leader)),
             (4, lambda: self._late_write()),

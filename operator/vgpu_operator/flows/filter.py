@@ -9,7 +9,7 @@ import dataclasses
 import datetime
 from collections.abc import Mapping, Sequence
 
-from vgpu_operator.flows import effects, locks, quotas, reasons
+from vgpu_operator.flows import busy, effects, locks, quotas, reasons
 from vgpu_operator.flows.books import Answer, Books, Refusal
 from vgpu_operator.model import allocation, reason, records, request
 from vgpu_operator.scheduling import choose, explain, fit
@@ -106,10 +106,16 @@ def score_nodes(books: Books, pod: records.PodRecord, nodes: Sequence[str]) -> l
     if not wish.wants_devices:
         return [0] * len(nodes)
     placement = place(books, wish, nodes)
-    scores = dict(
-        zip(placement.fitting, placement.scores(books.settings.scoring.max_score), strict=True)
-    )
+    scores = dict(zip(placement.fitting, _scores(books, wish, placement), strict=True))
     return [scores.get(node, 0) for node in nodes]
+
+
+def _scores(
+    books: Books, wish: request.PodRequest, placement: fit.Placement
+) -> Sequence[int]:
+    """Return what kube-scheduler is told of each fitting node."""
+    plain = placement.scores(books.settings.scoring.max_score)
+    return busy.scores(books, wish, placement.fitting, plain)
 
 
 def place(books: Books, wish: request.PodRequest, nodes: Sequence[str]) -> fit.Placement:
@@ -139,7 +145,7 @@ def _claim(
     Among equals kube-scheduler chooses by its own dice; the first is as good
     a guess as any, and a wrong guess costs only a filter's view for a second.
     """
-    scores = placement.scores(books.settings.scoring.max_score)
+    scores = _scores(books, pod.request, placement)
     best = max(range(len(scores)), key=scores.__getitem__)
     claims = books.settings.claims
     slow = pod.has_volumes or bool(pod.group)

@@ -50,7 +50,7 @@ def take(
         if books.nodes.get(node) is not seen:
             # Looking asked the API server, and meanwhile the Node has changed.
             continue
-        left_s = _removal_left_s(books, node, lock_keys, pod, now)
+        left_s = removal_left_s(books, node, lock_keys, pod, now)
         if left_s > 0:
             now = yield effects.AwaitChange(node=node, pod=pod, at_most_s=left_s)
             continue
@@ -93,7 +93,7 @@ def _is_being_released(
     )
 
 
-def _removal_left_s(
+def removal_left_s(
     books: Books,
     node: str,
     lock_keys: tuple[str, ...],

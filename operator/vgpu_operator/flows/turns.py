@@ -7,6 +7,7 @@ Members of one pod group stand side by side, behind the first of them, so that
 a gang does not wait for strangers in between.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 
@@ -77,6 +78,10 @@ class Turns:
     def waiting_at(self, node: str) -> tuple[str, ...]:
         """Return the UIDs that wait at a node, first come first."""
         return tuple(waiter.uid for waiter in self._queues.get(node, ()))
+
+    def lengths(self) -> Iterator[tuple[str, int]]:
+        """Yield each node that anybody waits at, and how many do."""
+        return ((node, len(queue)) for node, queue in self._queues.items())
 
     def nodes(self) -> frozenset[str]:
         """Return the nodes that anybody waits at."""

@@ -1,9 +1,9 @@
 """The Kopf handlers.
 
-Only ``kopf.on.event`` on Nodes, Pods and ResourceQuotas: change handlers would write Kopf's
-own annotations on the objects, timers, daemons and deletion handlers would add
-finalizers, and a GPU operator must never be the reason that a node or a pod
-cannot be deleted.
+Only ``kopf.on.event``, on Nodes and ResourceQuotas: change handlers would write
+Kopf's own annotations on the objects, timers, daemons and deletion handlers
+would add finalizers, and a GPU operator must never be the reason that a node or
+a pod cannot be deleted. Pods change too often for it: see ``kube.pod_watch``.
 """
 
 import asyncio
@@ -45,9 +45,6 @@ class Events(Protocol):
     def node_event(self, kind: str | None, raw: dict[str, Any]) -> None:
         """Take in an event of a Node."""
 
-    def pod_event(self, kind: str | None, raw: dict[str, Any]) -> None:
-        """Take in an event of a Pod."""
-
     def quota_event(self, kind: str | None, raw: dict[str, Any]) -> None:
         """Take in an event of a ResourceQuota."""
 
@@ -87,10 +84,6 @@ def register(
     @kopf.on.event("", "v1", "nodes", registry=registry)
     async def on_node_event(event: kopf.RawEvent, **_: Any) -> None:
         _take_in(events.node_event, event)
-
-    @kopf.on.event("", "v1", "pods", registry=registry)
-    async def on_pod_event(event: kopf.RawEvent, **_: Any) -> None:
-        _take_in(events.pod_event, event)
 
     @kopf.on.event("", "v1", "resourcequotas", registry=registry)
     async def on_quota_event(event: kopf.RawEvent, **_: Any) -> None:

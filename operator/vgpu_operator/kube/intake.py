@@ -1,8 +1,8 @@
 """Raw objects in, flows run, effects out: the shell around the books."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
 
 import structlog
 
@@ -19,7 +19,7 @@ from vgpu_operator.flows import (
 from vgpu_operator.flows.books import Books
 from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import clock as kube_clock
-from vgpu_operator.kube import errors, paths, perform, waiting
+from vgpu_operator.kube import errors, paths, perform, steps, waiting
 from vgpu_operator.model import records
 from vgpu_operator.vendors import quotas as vendor_quotas
 from vgpu_operator.vendors import records as vendor_records
@@ -29,13 +29,8 @@ log = structlog.get_logger(__name__)
 
 EFFECTS_AT_ONCE = 32
 
-STEP_S = 0.01
-"""How long a list is taken in before binds and watches get their turn again."""
-
 PAGE = 250
 """Objects in one page of a list: a page is read in one step, and each may have 10 KiB."""
-
-Item = TypeVar("Item")
 
 PATIENCE_S = 1.0
 PATIENCE_PER_S = 0.1
@@ -70,6 +65,8 @@ class Intake:
         self._patience_at = 0.0
         self._clearing: set[str] = set()
         self._nodes_relisted = False
+        self.pods_version = ""
+        """Version of the last complete list of Pods: where a watch may begin."""
         self._pods_reached = ""
         self._pods_shown = ""
         self._pods_settled = ""
@@ -92,15 +89,34 @@ class Intake:
             self._nodes_relisted = True
         self.react(register.node_seen(self._books, record, self._clock.now()))
 
-    def pod_event(self, kind: str | None, raw: kube_client.Json) -> None:
-        """Take in a watch event of a Pod."""
+    def pod_event(self, kind: str, raw: kube_client.Json) -> None:
+        """Take in a watch event of a Pod; most Pods are nobody's concern here."""
+        self.pods_reached(raw["metadata"]["resourceVersion"])
+        if not self._may_concern_us(raw):
+            return
         record = self.pod_record(raw)
-        if not resource_version.is_earlier(record.resource_version, self._pods_reached):
-            self._pods_reached = record.resource_version
         if kind == "DELETED":
             self.react(pod_events.pod_gone(self._books, record.key))
         else:
             self.react(pod_events.pod_seen(self._books, record))
+
+    def pods_reached(self, version: str) -> None:
+        """Note that the watch of Pods has shown everything up to that version."""
+        if not resource_version.is_earlier(version, self._pods_reached):
+            self._pods_reached = version
+
+    def _may_concern_us(self, raw: kube_client.Json) -> bool:
+        """Whether a Pod is known, or has anything on it that could make it matter."""
+        metadata = raw["metadata"]
+        books = self._books
+        return (
+            books.ledger.record(metadata["uid"]) is not None
+            or vendor_records.may_matter(
+                raw, books.vendors, aliases=books.settings.resource_aliases
+            )
+            or raw["spec"].get("schedulerName") == books.settings.scheduler_name
+            or bool(books.locks.nodes_of(metadata.get("namespace", ""), metadata["name"]))
+        )
 
     def quota_event(self, kind: str | None, raw: kube_client.Json) -> None:
         """Take in a watch event of a ResourceQuota."""
@@ -185,7 +201,7 @@ class Intake:
         version = ""
         async for page in self._client.pages(paths.NODES, page=PAGE):
             version = version or page["metadata"]["resourceVersion"]
-            async for raw in _in_steps(page.get("items") or ()):
+            async for raw in steps.through(page.get("items") or ()):
                 record = vendor_records.node_record(raw, self._books.vendors)
                 names.add(record.name)
                 self.react(register.node_seen(self._books, record, self._clock.now()))
@@ -194,6 +210,15 @@ class Intake:
         uids, _ = await self._take_in_pods()
         reconcile.synced(self._books)
         log.info("synced", nodes=len(names), pods=len(uids))
+
+    async def relist_pods(self) -> str:
+        """Take in one complete list of Pods; return its version.
+
+        Raises:
+            errors.ApiError: the API server did not answer as it should.
+        """
+        await self._take_in_pods()
+        return self.pods_version
 
     async def audit(self) -> None:
         """Compare with a fresh list of Pods, and of ResourceQuotas; take over what differs.
@@ -220,7 +245,7 @@ class Intake:
 
     async def tell_standing_complaints(self) -> None:
         """Send the events that nobody was told while this process followed."""
-        async for events in _in_steps(reconcile.standing_complaints(self._books)):
+        async for events in steps.through(reconcile.standing_complaints(self._books)):
             self.react(effects.Reaction(effects=events))
 
     async def close(self) -> None:
@@ -245,9 +270,11 @@ class Intake:
         differences = 0
         async for page in self._client.pages(paths.PODS, page=PAGE):
             version = version or page["metadata"]["resourceVersion"]
-            async for raw in _in_steps(page.get("items") or ()):
+            async for raw in steps.through(page.get("items") or ()):
                 uid, at = raw["metadata"]["uid"], raw["metadata"]["resourceVersion"]
                 uids.add(uid)
+                if not self._may_concern_us(raw):
+                    continue
                 known = self._books.ledger.record(uid)
                 if (passed_by.get(uid) if known is None else known.resource_version) == at:
                     if known is None:
@@ -261,6 +288,7 @@ class Intake:
                 self.react(reaction)
         reaction = reconcile.pods_listed(self._books, uids=uids, version=version)
         self.react(reaction)
+        self.pods_version = version
         return uids, differences + len(reaction.pods)
 
     async def _take_in_quotas(self) -> None:
@@ -269,7 +297,7 @@ class Intake:
         version = ""
         async for page in self._client.pages(paths.QUOTAS, page=PAGE):
             version = version or page["metadata"]["resourceVersion"]
-            async for raw in _in_steps(page.get("items") or ()):
+            async for raw in steps.through(page.get("items") or ()):
                 uids.add(raw["metadata"]["uid"])
                 self.quota_event(None, raw)
         quotas.quotas_listed(self._books, uids=uids, version=version)
@@ -314,17 +342,6 @@ class Intake:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-async def _in_steps(items: Iterable[Item]) -> AsyncIterator[Item]:
-    """Yield the items; let others run whenever that has taken a step's time."""
-    loop = asyncio.get_running_loop()
-    begun = loop.time()
-    for item in items:
-        if loop.time() - begun >= STEP_S:
-            await asyncio.sleep(0)
-            begun = loop.time()
-        yield item
 
 
 def _by_object(wanted: Iterable[effects.Effect]) -> Iterable[Sequence[effects.Effect]]:

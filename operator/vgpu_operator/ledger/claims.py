@@ -51,6 +51,11 @@ class Claims:
         """Yield the claims on a node."""
         return (self._claims[uid] for uid in self._on.get(node, ()))
 
+    def counts(self, *, besides: str) -> Iterator[tuple[str, int]]:
+        """Yield the nodes with claims and how many, that of one pod left out."""
+        for node, uids in self._on.items():
+            yield node, len(uids) - (besides in uids)
+
     def ended_by(self, now: datetime) -> tuple[str, ...]:
         """Return the pods whose claims end at ``now`` or before."""
         return tuple(uid for uid, claim in self._claims.items() if claim.until <= now)

@@ -1,6 +1,6 @@
 """Who holds what: the only state that placement is decided on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
@@ -345,6 +345,10 @@ class Ledger:
     def drop_claim(self, uid: str) -> None:
         """End a pod's claim; nothing happens when there is none."""
         self._drop_claim(uid)
+
+    def claims_on(self, *, besides: str) -> Iterator[tuple[str, int]]:
+        """Yield the nodes with claims and how many, that of one pod left out."""
+        return self._claims.counts(besides=besides)
 
     def expire_claims(self, now: datetime) -> None:
         """End every claim whose time is over."""

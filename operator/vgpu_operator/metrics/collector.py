@@ -112,7 +112,7 @@ class BooksCollector(Collector):
                         node,
                         row.pod.name,
                         str(row.container),
-                        row.share.device_id,
+                        row.share.card_id,
                     )
                 )
                 memory.add_metric(labels, row.share.memory_mib * MIB)

@@ -281,9 +281,7 @@ def _wish(amount: int, *, cores: int, way: int) -> request.DeviceRequest:
 
 def _roundings(named: Mapping[str, Any]) -> Mapping[str | None, str]:
     """Say what each amount counts as."""
-    return {
-        name: f"it counts as {quantity.decode_rounded_up(raw)}" for name, raw in named.items()
-    }
+    return {name: f"it counts as {quantity.decode_rounded_up(raw)}" for name, raw in named.items()}
 
 
 def _rounded_up(

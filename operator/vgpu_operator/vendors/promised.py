@@ -178,7 +178,9 @@ def _left(
             for vendor in vendors.to_allocate(annotations)
             if vendor.spec.lock is not None
             and (vendor.spec.lock.reported or not admitted)
-            and not pod_devices.is_served(shape.text(annotations[vendor.spec.to_allocate_key or ""]))
+            and not pod_devices.is_served(
+                shape.text(annotations.get(vendor.spec.to_allocate_key or ""))
+            )
         }
     left = [
         entry.split(",")

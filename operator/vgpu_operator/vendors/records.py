@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vgpu_operator.model import allocation, errors, records, request
-from vgpu_operator.vendors import base, promised, requests
+from vgpu_operator.vendors import base, promised, requests, roster
 from vgpu_operator.wire import (
     clock_text,
     dialects,
@@ -100,6 +100,32 @@ def decode_register(
     # Older dialects have the annotation for every vendor, also for those that are
     # read from the node's capacity today.
     return node_register.decode_register(text, key=places.register)
+
+
+def may_matter(
+    raw: Mapping[str, Any],
+    vendors: Sequence[base.Vendor],
+    *,
+    aliases: Mapping[str, Sequence[str]],
+) -> bool:
+    """Whether a Pod asks for cards, or carries anything of the protocol.
+
+    Much cheaper than reading it, and says no only where ``pod_record`` would
+    find no device, no promise and no fault.
+    """
+    served = roster.of(vendors)
+    annotations = shape.mapping(shape.mapping(raw.get("metadata")).get("annotations"))
+    if not served.pod_keys.isdisjoint(annotations):
+        return True
+    for _, _, container in shape.containers(raw):
+        resources = shape.mapping(container.get("resources"))
+        for amounts in (resources.get("limits"), resources.get("requests")):
+            names = shape.mapping(amounts)
+            if names and not served.resources.isdisjoint(names):
+                return True
+            if names and any(not set(earlier).isdisjoint(names) for earlier in aliases.values()):
+                return True
+    return False
 
 
 def pod_record(

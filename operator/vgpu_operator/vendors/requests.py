@@ -227,9 +227,7 @@ def unreadable_rules(pod: Mapping[str, Any], vendors: Sequence[base.Vendor]) -> 
     for key in (vendor.spec.numa_bind_key for vendor in vendors):
         text = annotations.get(key) if key else None
         if text is not None and not selections.is_boolean(text):
-            found.append(
-                f"annotation {key}: {fields.shown(text)} is ignored; write true or false"
-            )
+            found.append(f"annotation {key}: {fields.shown(text)} is ignored; write true or false")
     return tuple(found)
 
 

@@ -32,6 +32,11 @@ class Roster(tuple[base.Vendor, ...]):
         return frozenset((*own, *dialects.POD_KEYS))
 
     @functools.cached_property
+    def resources(self) -> frozenset[str]:
+        """Every resource that some vendor counts."""
+        return frozenset(self._by_resource)
+
+    @functools.cached_property
     def requests(self) -> dict[object, request.ContainerRequest]:
         """What containers ask for, by what they are made of; see ``remember``."""
         return {}

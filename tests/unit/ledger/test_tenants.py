@@ -80,3 +80,35 @@ def test_new_notes_of_a_node_may_make_a_refused_pod_fit() -> None:
     books.set_notes("node-a", {"links": "{}"})
     assert books.generation == generation
     assert dict(books.snapshot().notes("node-a")) == {"links": "{}"}
+
+
+def test_a_share_of_an_instance_is_held_of_its_card() -> None:
+    books = one_node(memory_mib=10000)
+
+    books.observe(clusters.holder("u1", "node-a", "GPU-a0[0-1]", 5120))
+
+    (one,) = on_the_card(books)
+    assert (one.share.device_id, one.share.card_id) == ("GPU-a0[0-1]", "GPU-a0")
+    (card,) = books.usage("node-a", NVIDIA)
+    assert (card.used_slots, card.used_memory_mib) == (1, 5120)
+
+
+def test_nodes_whose_pods_texts_must_be_read_are_marked_until_those_pods_are_gone() -> None:
+    books = one_node()
+    plain = clusters.holder("u1", "node-a", "GPU-a0", 100)
+    noted = dataclasses.replace(
+        clusters.holder("u2", "node-a", "GPU-a0", 100),
+        request=dataclasses.replace(plain.request, notes={"instances": "[]"}),
+    )
+    noted = dataclasses.replace(noted, key=dataclasses.replace(noted.key, uid="u2"))
+
+    books.observe(plain)
+    assert not books.snapshot().noted().any()
+    books.observe(noted)
+    assert books.snapshot().noted().tolist() == [True]
+    books.observe(clusters.holder("u3", "node-a", "GPU-a0[0-1]", 100))
+    books.forget("u2")
+    assert books.snapshot().noted().tolist() == [True]
+    books.forget("u3")
+
+    assert not books.snapshot().noted().any()

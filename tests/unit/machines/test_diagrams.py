@@ -80,7 +80,13 @@ def test_the_bind_phase_points_from_phase_to_phase() -> None:
 
 @pytest.mark.parametrize(
     ("name", "combinations"),
-    [("handshake", 24), ("node-lock", 26), ("node-lock-remnants", 26), ("bind-phase", 16)],
+    [
+        ("handshake", 24),
+        ("node-lock", 26),
+        ("node-lock-remnants", 26),
+        ("node-lock-returns", 4),
+        ("bind-phase", 16),
+    ],
 )
 def test_every_table_is_written_whole(name: str, combinations: int) -> None:
     assert len(diagram.markdown(CHARTS[name]).splitlines()) == combinations + 2

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from vgpu_operator.machines import node_lock
-from vgpu_operator.machines.node_lock import Age, Holder, Remnant, Verdict
+from vgpu_operator.machines.node_lock import Age, Holder, Progress, Remnant, Verdict
 from vgpu_operator.model import errors, records, request
+from vgpu_operator.wire import lock_kinds
 from vgpu_operator.wire import node_lock as lock_text
 
 NOW = datetime(2026, 1, 15, 10, tzinfo=UTC)
@@ -257,3 +258,81 @@ def test_an_unknown_combination_is_our_fault() -> None:
         node_lock.verdict(Holder.SELF, "old")  # type: ignore[arg-type]
     with pytest.raises(errors.MachineError):
         node_lock.may_release("me", Age.FRESH)  # type: ignore[arg-type]
+
+
+BARE = lock_kinds.LockStyle.BARE
+BARE_LOCK = "2026-01-15T09:59:30Z"
+
+
+def bare_holder(seen: records.PodRecord | None = None, owner_uid: str = "") -> Holder:
+    return node_lock.holder(
+        BARE_LOCK,
+        node="node-a",
+        wanted_by=WANTED_BY,
+        owner=seen,
+        owner_uid=owner_uid,
+        style=BARE,
+    )
+
+
+def test_a_bare_lock_is_of_whom_we_took_it_for_else_of_the_pod_that_needs_it() -> None:
+    assert bare_holder() is Holder.UNNAMED
+    assert bare_holder(owner()) is Holder.AWAITED
+    assert bare_holder(owner(), owner_uid="uid-owner") is Holder.AWAITED
+    assert bare_holder(None, owner_uid="uid-gone") is Holder.GONE
+    assert bare_holder(None, owner_uid="uid-waiter") is Holder.SELF
+
+
+def test_a_bare_lock_ages_from_its_own_time() -> None:
+    def age(text: str) -> Age:
+        lock = lock_text.decode_lock(text)
+        return node_lock.age(lock, first_seen=NOW, now=NOW, expiry_s=120, style=BARE)
+
+    assert age("2026-01-15T09:58:00Z") is Age.FRESH
+    assert age("2026-01-15T09:57:59Z") is Age.EXPIRED
+    assert age("2026-01-15T10:00:01Z") is Age.FRESH
+
+
+@pytest.mark.parametrize(
+    ("left", "reported", "progress"),
+    [
+        ({"NVIDIA", "DCU"}, True, Progress.NONE),
+        ({"DCU"}, True, Progress.SOME),
+        ({"MLU"}, True, Progress.ALL),
+        (set(), True, Progress.ALL),
+        ({"NVIDIA"}, False, Progress.UNKNOWN),
+    ],
+)
+def test_progress_counts_the_plugins_that_share_the_lock(
+    left: set[str], reported: bool, progress: Progress
+) -> None:
+    record = owner(to_allocate=frozenset(left))
+    users = frozenset({"NVIDIA", "DCU"})
+
+    assert node_lock.progress(record, users=users, reported=reported) is progress
+
+
+@pytest.mark.parametrize(
+    ("values", "awaited"),
+    [
+        ({}, True),
+        ({"bind_phase": records.BindPhase.SUCCESS}, True),
+        ({"bind_phase": records.BindPhase.SUCCESS, "to_allocate": frozenset()}, False),
+        ({"bind_phase": records.BindPhase.FAILED}, False),
+        ({"bind_phase": None}, False),
+        ({"admitted": True}, False),
+        ({"phase": "Failed"}, False),
+        ({"promised_node": "node-b"}, False),
+        ({"node": "", "promised_node": ""}, False),
+    ],
+)
+def test_a_pod_is_awaited_between_its_binding_and_its_allocate(
+    values: dict[str, Any], awaited: bool
+) -> None:
+    assert node_lock.is_awaited(owner(**({"promised_node": "node-a"} | values))) is awaited
+
+
+def test_every_progress_has_its_row() -> None:
+    assert {progress for (progress,) in node_lock.RETURNS} == set(Progress)
+    with pytest.raises(errors.MachineError):
+        node_lock.may_return("much")  # type: ignore[arg-type]

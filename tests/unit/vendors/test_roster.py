@@ -3,7 +3,7 @@
 import pytest
 
 from vgpu_operator.model import settings
-from vgpu_operator.vendors import registry, roster
+from vgpu_operator.vendors import records, registry, roster
 
 CHIPS = {"ascend": {"enabled": True}, "iluvatar": {"enabled": True}}
 EVERYBODY = registry.build(settings.build({"vendors": CHIPS}))
@@ -32,3 +32,28 @@ def test_nobody_is_asked_about_plain_resources():
 def test_a_plain_sequence_becomes_a_roster_and_a_roster_stays_itself():
     assert roster.of(EVERYBODY) is EVERYBODY
     assert tuple(roster.of(list(EVERYBODY))) == tuple(EVERYBODY)
+
+
+def test_a_pod_matters_for_its_cards_its_promise_or_an_earlier_name():
+    def pod(*, limits=None, annotations=None):
+        container = {"name": "c", "resources": {"limits": limits or {}}}
+        return {"metadata": {"annotations": annotations}, "spec": {"containers": [container]}}
+
+    def matters(raw, **aliases):
+        return records.may_matter(raw, EVERYBODY, aliases=aliases)
+
+    assert matters(pod(limits={"nvidia.com/gpumem": "1"}))
+    assert matters(pod(annotations={"hami.io/vgpu-devices-allocated": ""}))
+    assert matters(pod(annotations={"4pd.io/vgpu-ids-new": "x"}))
+    assert matters(pod(limits={"old.example/gpu": "1"}), **{"nvidia.com/gpu": ("old.example/gpu",)})
+    assert not matters(pod(limits={"cpu": "1", "example.com/fpga": "1"}, annotations={"a": "b"}))
+    assert not matters({"metadata": {}, "spec": None})
+
+
+@pytest.mark.parametrize("vendor", EVERYBODY, ids=lambda vendor: vendor.spec.keyword)
+def test_whatever_a_pod_asks_or_holds_of_a_vendor_makes_it_matter(vendor):
+    for name in vendor.spec.resources:
+        container = {"name": "c", "resources": {"limits": {name: "1"}}}
+        assert records.may_matter({"spec": {"initContainers": [container]}}, EVERYBODY, aliases={})
+    for key in vendor.spec.pod_keys:
+        assert records.may_matter({"metadata": {"annotations": {key: "x"}}}, EVERYBODY, aliases={})
