@@ -110,9 +110,7 @@ def score_nodes(books: Books, pod: records.PodRecord, nodes: Sequence[str]) -> l
     return [scores.get(node, 0) for node in nodes]
 
 
-def _scores(
-    books: Books, wish: request.PodRequest, placement: fit.Placement
-) -> Sequence[int]:
+def _scores(books: Books, wish: request.PodRequest, placement: fit.Placement) -> Sequence[int]:
     """Return what kube-scheduler is told of each fitting node."""
     plain = placement.scores(books.settings.scoring.max_score)
     return busy.scores(books, wish, placement.fitting, plain)

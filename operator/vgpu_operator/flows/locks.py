@@ -87,7 +87,7 @@ def verdict(
     """
     who, owner = holder(books, node=node, key=key, wanted_by=wanted_by)
     how_old = age(books, node=node, key=key, now=now)
-    if False:
+    if who in node_lock.FREE or who is node_lock.Holder.SELF:
         besides = {wanted_by.uid} if wanted_by is not None else set()
         besides |= {owner.key.uid} if owner is not None else set()
         found = lock_needs.due(books, node=node, key=key, besides=besides)

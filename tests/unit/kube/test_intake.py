@@ -339,3 +339,36 @@ async def test_what_a_bind_learns_by_a_read_wakes_those_who_wait_for_it() -> Non
     await shell.performer.run(pod_events.take_in(shell.books, pod))
 
     assert told == [({"node-a"}, {"uid-of-p1"})]
+
+
+async def test_a_lock_that_one_of_two_plugins_removed_is_put_back_on_the_pods_event() -> None:
+    shell = Shell()
+    shell.put_node()
+    shell.show(NODE_PATH)
+    path = shell.put_pod("p1")
+    whole = shell.kube.objects[path]
+    asks = ({"nvidia.com/gpu": "1"}, {"hygon.com/dcunum": "1"})
+    notes = {
+        "hami.io/vgpu-node": "node-a",
+        "hami.io/vgpu-devices-allocated": "GPU-a0,NVIDIA,1000,0:;;",
+        "hami.io/dcu-devices-allocated": ";DCU-a0,DCU,1000,0:;",
+        "hami.io/vgpu-devices-to-allocate": ";;",
+        "hami.io/dcu-devices-to-allocate": ";DCU-a0,DCU,1000,0:;",
+        "hami.io/bind-phase": "success",
+    }
+    containers = [
+        {"name": str(number), "resources": {"limits": limits}} for number, limits in enumerate(asks)
+    ]
+    shell.kube.put(
+        path,
+        {
+            **whole,
+            "metadata": {**whole["metadata"], "annotations": notes},
+            "spec": {**whole["spec"], "nodeName": "node-a", "containers": containers},
+        },
+    )
+
+    shell.show(path)
+    await settled()
+
+    assert shell.notes(NODE_PATH)[LOCK] == "2026-01-15T10:00:00Z,team-a,p1"

@@ -101,9 +101,7 @@ async def test_a_broken_connection_is_gone_on_with_where_it_broke(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pod_watch, "PAUSES_S", (0.0,))
-    script = Script(
-        [event("ADDED", "a", 11), errors.Unreachable("cut")], [event("ADDED", "b", 12)]
-    )
+    script = Script([event("ADDED", "a", 11), errors.Unreachable("cut")], [event("ADDED", "b", 12)])
 
     await script.play("10")
 
