@@ -15,7 +15,7 @@ from vgpu_operator.ledger.ledger import Ledger
 from vgpu_operator.model import reason, records, request
 from vgpu_operator.model.settings import Settings
 from vgpu_operator.scheduling import fit
-from vgpu_operator.vendors import base
+from vgpu_operator.vendors import base, roster
 from vgpu_operator.wire import dialects, lock_kinds
 
 
@@ -139,6 +139,21 @@ def _alike(wish: request.PodRequest) -> object:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """What the filter found out about one pod's nodes: kube-scheduler asks for it next.
+
+    Attributes:
+        uid: the pod.
+        generation: the ledger's generation that it holds for.
+        scores: by node, what kube-scheduler is to be told.
+    """
+
+    uid: str
+    generation: int
+    scores: Mapping[str, int]
+
+
 @dataclass(slots=True, kw_only=True)
 class Books:
     """The operator's whole state.
@@ -158,6 +173,7 @@ class Books:
         turns: who waits for which node's lock.
         refused: pods that fitted nowhere, by UID.
         answers: why, as long as nothing changes.
+        scored: the scores that the last pod that fitted was judged by.
         woken_generation: the ledger's generation up to which waiting pods
             have been woken.
         binding: UIDs with a bind under way.
@@ -178,7 +194,7 @@ class Books:
     """
 
     settings: Settings
-    vendors: Sequence[base.Vendor]
+    vendors: roster.Roster
     ledger: Ledger
     nodes: dict[str, records.NodeRecord] = field(default_factory=dict)
     gone_nodes: dict[str, None] = field(default_factory=dict)
@@ -190,6 +206,7 @@ class Books:
     turns: Turns = field(default_factory=Turns)
     refused: dict[str, Refusal] = field(default_factory=dict)
     answers: Answers = field(default_factory=Answers)
+    scored: Scored | None = None
     woken_generation: int = 0
     binding: set[str] = field(default_factory=set)
     bound: set[str] = field(default_factory=set)
@@ -217,19 +234,16 @@ class Books:
     @property
     def by_keyword(self) -> Mapping[str, base.Vendor]:
         """The vendors by keyword."""
-        return {vendor.spec.keyword: vendor for vendor in self.vendors}
+        return self.vendors.by_keyword
 
     @property
     def all_lock_keys(self) -> tuple[str, ...]:
         """Every lock annotation that some vendor or dialect uses, sorted."""
-        found = {vendor.spec.lock_key for vendor in self.vendors if vendor.spec.lock_key}
-        return tuple(sorted(found | {kind.key for kind in lock_kinds.DIALECT_LOCKS}))
+        return tuple(self.vendors.locks)
 
     def lock_kind(self, key: str) -> lock_kinds.LockKind:
         """Return what the lock under that annotation looks like."""
-        kinds = (*lock_kinds.DIALECT_LOCKS, *(vendor.spec.lock for vendor in self.vendors))
-        found = (kind for kind in kinds if kind is not None and kind.key == key)
-        return next(found, lock_kinds.LockKind(key=key))
+        return self.vendors.locks.get(key) or lock_kinds.LockKind(key=key)
 
     def dialect_of(self, node: str, vendor: str) -> dialects.Dialect:
         """Return the dialect that a vendor's plugin speaks on that node."""
@@ -244,10 +258,10 @@ class Books:
 
     def lock_keys(self, wish: request.PodRequest, node: str) -> tuple[str, ...]:
         """Return the lock annotations that a pod with that request needs there, sorted."""
-        wanted = set(wish.vendors)
-        found = (
-            self.lock_of(vendor, node) for vendor in self.vendors if vendor.spec.keyword in wanted
-        )
+        by_keyword = self.vendors.by_keyword
+        found = [
+            self.lock_of(by_keyword[word], node) for word in wish.vendors if word in by_keyword
+        ]
         return tuple(sorted({key for key in found if key}))
 
 
@@ -271,12 +285,13 @@ def _why_no_cards(
 
 def open_books(configuration: Settings, vendors: Sequence[base.Vendor]) -> Books:
     """Return empty books."""
+    served = roster.of(vendors)
     return Books(
         settings=configuration,
-        vendors=vendors,
+        vendors=served,
         ledger=Ledger(
-            vendors=tuple(vendor.spec.keyword for vendor in vendors),
+            vendors=tuple(served.by_keyword),
             trust=configuration.ledger.trust,
-            rules={vendor.spec.keyword: vendor for vendor in vendors},
+            rules=served.by_keyword,
         ),
     )

@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 
 from vgpu_operator.flows import busy, effects, locks, quotas, reasons
-from vgpu_operator.flows.books import Answer, Books, Refusal
+from vgpu_operator.flows.books import Answer, Books, Refusal, Scored
 from vgpu_operator.model import allocation, reason, records, request
 from vgpu_operator.scheduling import choose, explain, fit
 
@@ -64,7 +64,14 @@ def filter_nodes(
     placement = _place_beside(books, wish, nodes, stuck) if stuck else place(books, wish, nodes)
     if placement.fitting:
         books.refused.pop(uid, None)
-        _claim(books, pod, placement, now)
+        scores = _scores(books, wish, placement)
+        best = max(range(len(scores)), key=scores.__getitem__)
+        _claim(books, pod, placement.fitting[best], now)
+        books.scored = Scored(
+            uid=uid,
+            generation=books.ledger.generation,
+            scores=dict(zip(placement.fitting, scores, strict=True)),
+        )
         return FilterResult(
             fitting=tuple(placement.fitting),
             rejections=placement.rejections,
@@ -105,9 +112,22 @@ def score_nodes(books: Books, pod: records.PodRecord, nodes: Sequence[str]) -> l
     wish = pod.request
     if not wish.wants_devices:
         return [0] * len(nodes)
-    placement = place(books, wish, nodes)
-    scores = dict(zip(placement.fitting, _scores(books, wish, placement), strict=True))
+    scores = _known_scores(books, wish.pod)
+    if scores is None:
+        placement = place(books, wish, nodes)
+        scores = dict(zip(placement.fitting, _scores(books, wish, placement), strict=True))
     return [scores.get(node, 0) for node in nodes]
+
+
+def _known_scores(books: Books, pod: request.PodKey) -> Mapping[str, int] | None:
+    """Return the scores by which the filter has just judged the pod's nodes.
+
+    None when anything has changed since, for which other nodes might fit.
+    """
+    known = books.scored
+    if known is None or known.uid != pod.uid or known.generation != books.ledger.generation:
+        return None
+    return known.scores
 
 
 def _scores(books: Books, wish: request.PodRequest, placement: fit.Placement) -> Sequence[int]:
@@ -135,16 +155,12 @@ def _place_beside(
     return dataclasses.replace(placement, rejections={**placement.rejections, **refused})
 
 
-def _claim(
-    books: Books, pod: records.PodRecord, placement: fit.Placement, now: datetime.datetime
-) -> None:
+def _claim(books: Books, pod: records.PodRecord, node: str, now: datetime.datetime) -> None:
     """Claim cards on the node that kube-scheduler is expected to take: the best score.
 
     Among equals kube-scheduler chooses by its own dice; the first is as good
     a guess as any, and a wrong guess costs only a filter's view for a second.
     """
-    scores = _scores(books, pod.request, placement)
-    best = max(range(len(scores)), key=scores.__getitem__)
     claims = books.settings.claims
     slow = pod.has_volumes or bool(pod.group)
     lifetime_s = claims.slow_lifetime_s if slow else claims.lifetime_s
@@ -153,7 +169,7 @@ def _claim(
     view = books.ledger.snapshot(with_claims=True, without_claim_of=pod.key.uid)
     expected = choose.choose(
         view,
-        placement.fitting[best],
+        node,
         pod.request,
         books.defaults,
         allowances=quotas.allowances(books, pod.key),

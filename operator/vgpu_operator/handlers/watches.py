@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import kopf
 import structlog
 
+from vgpu_operator.handlers import no_state
 from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import clock as kube_clock
 
@@ -135,6 +136,8 @@ def settings() -> kopf.OperatorSettings:
     configured.watching.connect_timeout = 5.0
     configured.networking.connect_timeout = 5.0
     configured.networking.error_backoffs = (0.1, 0.5, 1, 2)
+    configured.persistence.diffbase_storage = no_state.NoDifferences()
+    configured.persistence.progress_storage = no_state.NoProgress()
     configured.queueing.idle_timeout = 1.0
     configured.queueing.exit_timeout = 1.0
     return configured

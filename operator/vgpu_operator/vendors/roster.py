@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from vgpu_operator.model import request
 from vgpu_operator.vendors import base
-from vgpu_operator.wire import dialects
+from vgpu_operator.wire import dialects, lock_kinds
 
 _Places = Mapping[str, tuple[int, ...]]
 
@@ -30,6 +30,13 @@ class Roster(tuple[base.Vendor, ...]):
         """Every pod annotation that only the protocol writes."""
         own = (key for vendor in self for key in vendor.spec.pod_keys)
         return frozenset((*own, *dialects.POD_KEYS))
+
+    @functools.cached_property
+    def locks(self) -> Mapping[str, lock_kinds.LockKind]:
+        """Every lock that some vendor or dialect uses, by its annotation, sorted."""
+        own = [vendor.spec.lock for vendor in self if vendor.spec.lock is not None]
+        kinds = {kind.key: kind for kind in (*own, *lock_kinds.DIALECT_LOCKS)}
+        return dict(sorted(kinds.items()))
 
     @functools.cached_property
     def resources(self) -> frozenset[str]:

@@ -21,7 +21,7 @@ from support.operator_books import (
 from vgpu_operator.flows import bind, books, effects
 from vgpu_operator.flows import filter as flow_filter
 from vgpu_operator.model import records, request
-from vgpu_operator.vendors import base
+from vgpu_operator.vendors import base, roster
 
 BOUND = effects.BindResult()
 INIT, APP = request.ContainerKind.INIT, request.ContainerKind.APP
@@ -386,7 +386,7 @@ def test_a_pod_without_lock_is_never_sure_of_its_node_and_lists_it_each_time() -
     pod = pending()
     held = known(pod)
     unlocked = dataclasses.replace(held.vendors[0].spec, lock=None)
-    held.vendors = (_Renamed(unlocked),)
+    held.vendors = roster.of((_Renamed(unlocked),))
 
     talk = Dialogue(bind.bind(held, bind_args(pod), NOW))
 
