@@ -93,6 +93,16 @@ BY_DESIGN: tuple[ByDesign, ...] = (
         test="unit/flows/test_reconcile_pods.py::test_a_failed_phase_frees_no_card_and_is_told_once",
     ),
     ByDesign(
+        name="busy-nodes-come-behind",
+        what="Nodes whose lock is taken or wanted are scored behind those where it is free, "
+        "whichever the node policy.",
+        why="Under HAMi's binpack a burst stands in line at one node; among free nodes, and "
+        "among equally busy ones, the policy decides as before.",
+        switch="scoring.avoidBusyNodes: false",
+        test="unit/flows/test_busy_nodes.py"
+        "::test_a_node_that_a_pod_waits_at_comes_behind_all_that_are_free",
+    ),
+    ByDesign(
         name="claims-between-filter-and-bind",
         what="A filter holds a claim on the node that kube-scheduler will probably take, for a "
         "second.",

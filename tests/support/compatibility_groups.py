@@ -61,6 +61,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "slots-after-init-containers",
         "a-failed-phase-frees-no-card",
         "promises-are-capped-by-requests",
+        "busy-nodes-come-behind",
         "claims-between-filter-and-bind",
     ),
     "Filter and scores": (

@@ -13,14 +13,13 @@ Item = TypeVar("Item")
 class Steps:
     """One long piece of work; its doer calls ``rest`` wherever it may be interrupted."""
 
-    def __init__(self, step_s: float = STEP_S) -> None:
-        self._step_s = step_s
+    def __init__(self) -> None:
         self._clock = asyncio.get_running_loop().time
         self._begun = self._clock()
 
     async def rest(self) -> None:
         """Let others run if a step's time has passed since they last did."""
-        if self._clock() - self._begun >= self._step_s:
+        if self._clock() - self._begun >= STEP_S:
             await asyncio.sleep(0)
             self._begun = self._clock()
 

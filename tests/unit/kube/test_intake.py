@@ -9,7 +9,7 @@ from support.desk import NODE_PATH, Shell
 from support.operator_books import LOCK, lock_of, used_mib
 from vgpu_operator.flows import effects, pod_events
 from vgpu_operator.flows import filter as flow_filter
-from vgpu_operator.kube import errors, intake
+from vgpu_operator.kube import errors, intake, steps
 
 HANDSHAKE = "hami.io/node-handshake"
 
@@ -279,7 +279,7 @@ async def test_a_pod_that_never_concerns_us_is_decoded_once(
 async def test_a_list_is_taken_in_by_steps_that_let_others_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(intake, "STEP_S", 0)
+    monkeypatch.setattr(steps, "STEP_S", 0)
     shell = Shell()
     for number in range(50):
         path = f"/api/v1/namespaces/team-a/pods/web-{number}"
