@@ -1,26 +1,19 @@
-"""How long one filter and its scores take, on a big cluster.
+"""One filter and its scores without HTTP: columns beside the slow twin.
 
-5,000 nodes x 8 cards, 50,000 pods of one slot and 1,000 MiB, and one pod to
-place that is asked for with all names, as kube-scheduler does. Run it with
-``PYTHONPATH=operator:tests python bench/filter_bench.py`` from the root of the
-checkout.
+Nodes of 8 cards with ten pods each, of one slot and 1,000 MiB, and one pod to
+place that is asked for with all names, as kube-scheduler does.
 """
 
-import argparse
 import random
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
 from support import clusters, slow_twin
-from vgpu_operator.model import policy, reason, request, settings
+from vgpu_operator.model import policy, request, settings
 from vgpu_operator.scheduling import choose, explain, fit
 from vgpu_operator.vendors import registry
-
-REPEATS = 200
-BY_HAND_REPEATS = 5
-TWIN_REPEATS = 3
-
 
 def build(n_nodes: int, n_pods: int) -> clusters.Cluster:
     """Return the cluster; pods are spread over nodes and cards by a fixed seed."""
@@ -41,31 +34,29 @@ def build(n_nodes: int, n_pods: int) -> clusters.Cluster:
     )
 
 
-def measure(what: str, call: Callable[[], object], repeats: int) -> float:
-    """Print and return the median in milliseconds."""
+def timed(call: Callable[[], object], repeats: int) -> dict[str, float]:
+    """Return the median and the 99th percentile in milliseconds."""
     took = []
     for _ in range(repeats):
         start = time.perf_counter()
         call()
         took.append(1000 * (time.perf_counter() - start))
     took.sort()
-    median = statistics.median(took)
-    print(f"{what:52} p50 {median:9.3f} ms   p99 {took[int(0.99 * len(took))]:9.3f} ms")
-    return median
+    return {"p50": statistics.median(took), "p99": took[int(0.99 * (len(took) - 1))]}
 
 
-def main() -> None:
-    """Build, measure, print."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--nodes", type=int, default=5_000)
-    parser.add_argument("--pods", type=int, default=50_000)
-    options = parser.parse_args()
-    cluster = build(options.nodes, options.pods)
-    start = time.perf_counter()
+def measure(*, nodes: int, pods: int, quick: bool = False) -> dict[str, Any]:
+    """Return the times of each kind of question, and of the slow twin for one of them."""
+    repeats = 50 if quick else 200
+    cluster = build(nodes, pods)
     vendors = {vendor.spec.keyword: vendor for vendor in registry.build(settings.Settings())}
+    start = time.perf_counter()
     books = clusters.build_ledger(cluster, trust=settings.Trust.REQUESTS, rules=vendors)
-    print(f"{options.nodes} nodes x 8 cards, {options.pods} pods: ", end="")
-    print(f"ledger built in {time.perf_counter() - start:.1f} s")
+    found: dict[str, Any] = {
+        "nodes": nodes,
+        "pods": pods,
+        "ledger_s": time.perf_counter() - start,
+    }
     names = list(cluster.nodes)
     shuffled = list(names)
     random.Random(1).shuffle(shuffled)  # noqa: S311
@@ -81,42 +72,27 @@ def main() -> None:
         clusters.asks(memory_mib=1000), card_policies=(policy.CardPolicy.TOPOLOGY_AWARE,)
     )
 
-    def answer(wish: request.PodRequest, nodes: list[str]) -> list[int]:
-        found = fit.place(books.snapshot(without_claim_of=wish.pod.uid), nodes, wish, defaults)
-        return found.scores(100)
+    def answer(wish: request.PodRequest, asked: list[str]) -> list[int]:
+        placed = fit.place(books.snapshot(without_claim_of=wish.pod.uid), asked, wish, defaults)
+        return placed.scores(100)
 
-    def refuse(wish: request.PodRequest) -> dict[str, str]:
-        found = fit.place(books.snapshot(), names, wish, defaults)
-        return explain.texts(found.rejections)
+    def refuse() -> dict[str, str]:
+        return explain.texts(fit.place(books.snapshot(), names, none, defaults).rejections)
 
     def another_order() -> list[int]:
         orders.reverse()
         return answer(one, orders[0])
 
-    fast = measure("filter+score, all fit, names as last time", lambda: answer(one, names), REPEATS)
-    measure("filter+score, all fit, names in another order", another_order, REPEATS)
-    measure("filter, all refused, every reason read", lambda: refuse(none), REPEATS)
-    measure("filter+score, two containers", lambda: answer(two, names), REPEATS)
-    measure("filter+score, two cards of one NUMA node", lambda: answer(numa, names), REPEATS)
-    measure(
-        "filter+score, every node by the vendor's own rules",
-        lambda: answer(linked, names),
-        BY_HAND_REPEATS,
+    found["all fit"] = timed(lambda: answer(one, names), repeats)
+    found["another order"] = timed(another_order, repeats)
+    found["all refused"] = timed(refuse, repeats)
+    found["two containers"] = timed(lambda: answer(two, names), repeats)
+    found["two of one NUMA node"] = timed(lambda: answer(numa, names), repeats)
+    found["card by card"] = timed(lambda: answer(linked, names), 1 if quick else 3)
+    found["one node"] = timed(
+        lambda: choose.choose(books.snapshot(), names[0], two, defaults), repeats
     )
-    measure(
-        "choose on one node",
-        lambda: choose.choose(books.snapshot(), names[0], two, defaults),
-        REPEATS,
-    )
-    claimed = choose.choose(books.snapshot(), names[0], two, defaults)
-    if not isinstance(claimed, reason.NodeRejection):
-        books.claim(two, claimed, clusters.LATER)
-    measure("filter+score, all fit, with a claim", lambda: answer(one, names), REPEATS)
     twin = slow_twin.Twin(cluster)
     rules = (policy.NodePolicy.BINPACK, (policy.CardPolicy.SPREAD,))
-    slow = measure("slow twin, all fit", lambda: twin.place(names, one, *rules), TWIN_REPEATS)
-    print(f"slow twin / filter+score: {slow / fast:.0f} x")
-
-
-if __name__ == "__main__":
-    main()
+    found["slow twin"] = timed(lambda: twin.place(names, one, *rules), 1 if quick else 3)
+    return found

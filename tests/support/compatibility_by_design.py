@@ -182,7 +182,7 @@ BY_DESIGN: tuple[ByDesign, ...] = (
         "takes no further pod that uses it, and an event says so.",
         why="The plugin would give the next pod's call that pod's cards.",
         switch="bind.stuckPod: delete",
-        test="unit/flows/test_bind_waits.py"
+        test="unit/flows/test_bind_takes_over.py"
         "::test_an_expired_lock_of_a_bound_pod_that_no_kubelet_has_seen_is_never_taken",
     ),
     ByDesign(
@@ -190,7 +190,7 @@ BY_DESIGN: tuple[ByDesign, ...] = (
         what="An unbound pod whose expired lock is taken gets the annotation "
         "`vgpu-operator.io/fenced` first.",
         why="A Binding for it may still be under way and would put two pods behind one lock.",
-        test="unit/flows/test_bind_waits.py"
+        test="unit/flows/test_bind_takes_over.py"
         "::test_an_expired_lock_of_an_unbound_pod_is_taken_only_after_that_pod_was_fenced",
     ),
     ByDesign(

@@ -146,7 +146,7 @@ class Scored:
     Attributes:
         uid: the pod.
         generation: the ledger's generation that it holds for.
-        scores: by node, what kube-scheduler is to be told.
+        scores: by node, how well it would take the pod, busy or not.
     """
 
     uid: str

@@ -3,18 +3,19 @@
 One pod at a time may be between its binding and its Allocate on a node. Where
 binpack prefers one node, all pods of a burst would stand in line there while
 the locks of others are free. So a node counts as busy for as many pods as
-stand between it and the asking pod, and each of them costs it as much as the
-whole range of scores: the fullest node that is free comes first, and as soon
-as a node is free again it is preferred again.
+stand between it and the asking pod, and comes just behind the last of those
+that are less busy: the fullest free node comes first, and as soon as a node is
+free again it is preferred again. The step is small, so that kube-scheduler's
+own preferences (affinity, spreading) still decide where they have any.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from vgpu_operator.flows.books import Books
 from vgpu_operator.model import request
 
-DEEPEST = 10
-"""More pods than that in a line make no difference."""
+BAND_PARTS = 10
+"""One part in so many of the scores' range is for nodes that are busy."""
 
 
 def scores(
@@ -22,7 +23,9 @@ def scores(
 ) -> Sequence[int]:
     """Return the scores of nodes with the busy ones behind those that are free.
 
-    Free nodes keep theirs; all are as they were where every node is as busy.
+    All are as they were where every node is as busy. Otherwise the least busy
+    keep their order above ``band``, and each other one comes below all of
+    them, by one for each pod more in its line.
 
     Args:
         books: what is known.
@@ -30,36 +33,58 @@ def scores(
         nodes: which.
         plain: their scores, 0 to ``scoring.maxScore``.
     """
-    if not books.settings.scoring.avoid_busy_nodes or not _needs_lock(books, wish):
+    if not books.settings.scoring.avoid_busy_nodes:
         return plain
-    lines = lines_at(books, besides=wish.pod.uid)
-    if not lines:
-        return plain
-    depths = [min(lines.get(node, 0), DEEPEST) for node in nodes]
+    lines = lines_at(books, wish)
+    depths = [lines.get(node, 0) for node in nodes] if lines else []
     least = min(depths, default=0)
-    step = books.settings.scoring.max_score
-    return [score - step * (depth - least) for score, depth in zip(plain, depths, strict=True)]
+    if max(depths, default=0) == least:
+        return plain
+    top = books.settings.scoring.max_score
+    band = max(1, top // BAND_PARTS)
+    moved = [band + score * (top - band) // top for score in plain]
+    last_free = min(score for score, depth in zip(moved, depths, strict=True) if depth == least)
+    return [
+        score if depth == least else max(0, min(score, last_free - (depth - least)))
+        for score, depth in zip(moved, depths, strict=True)
+    ]
 
 
-def lines_at(books: Books, *, besides: str) -> Mapping[str, int]:
+def lines_at(books: Books, wish: request.PodRequest) -> Mapping[str, int]:
     """Return how many pods stand between a new one and each node's lock, where any do.
 
-    Counted are pods that are expected there (claims), that wait for the lock or
-    hold it, and that are bound and not served yet.
+    Counted are pods that need one of its locks and are expected there
+    (claims), wait for the lock or hold it, or are bound and not served yet.
     """
+    wanted = _locks(books, wish)
     found: dict[str, int] = {}
-    for node, waiting in books.turns.lengths():
-        found[node] = found.get(node, 0) + waiting
-    for node, uids in books.awaited.items():
-        found[node] = found.get(node, 0) + len(uids)
-    for uid in books.bound:
-        held = books.ledger.holding(uid)
-        if held is not None:
-            found[held.node] = found.get(held.node, 0) + 1
-    for node, claims in books.ledger.claims_on(besides=besides):
-        found[node] = found.get(node, 0) + claims
+    for node, other in _in_line(books, besides=wish.pod.uid):
+        if not wanted.isdisjoint(_locks(books, other)):
+            found[node] = found.get(node, 0) + 1
     return found
 
 
-def _needs_lock(books: Books, wish: request.PodRequest) -> bool:
-    return any(books.by_keyword[word].spec.lock is not None for word in wish.vendors)
+def _in_line(books: Books, *, besides: str) -> Iterator[tuple[str, request.PodRequest]]:
+    """Yield the pods that stand somewhere in a line, and where."""
+    ledger = books.ledger
+    seen = {besides}
+    for node, uids in (*books.turns.lines(), *books.awaited.items()):
+        for uid in uids:
+            record = ledger.record(uid)
+            if uid not in seen and record is not None:
+                seen.add(uid)
+                yield node, record.request
+    for uid in books.bound:
+        # Our Binding has been answered, and the watch has not shown it yet.
+        held, record = ledger.holding(uid), ledger.record(uid)
+        if uid not in seen and held is not None and record is not None:
+            yield held.node, record.request
+    for node, wish in ledger.claimed(besides=besides):
+        yield node, wish
+
+
+def _locks(books: Books, wish: request.PodRequest) -> frozenset[str]:
+    """Return the locks that a pod needs, as today's dialect calls them."""
+    by_keyword = books.by_keyword
+    keys = (by_keyword[word].spec.lock_key for word in wish.vendors if word in by_keyword)
+    return frozenset(key for key in keys if key)

@@ -64,13 +64,14 @@ def filter_nodes(
     placement = _place_beside(books, wish, nodes, stuck) if stuck else place(books, wish, nodes)
     if placement.fitting:
         books.refused.pop(uid, None)
-        scores = _scores(books, wish, placement)
+        plain = _plain_scores(books, placement)
+        scores = busy.scores(books, wish, placement.fitting, plain)
         best = max(range(len(scores)), key=scores.__getitem__)
         _claim(books, pod, placement.fitting[best], now)
         books.scored = Scored(
             uid=uid,
             generation=books.ledger.generation,
-            scores=dict(zip(placement.fitting, scores, strict=True)),
+            scores=dict(zip(placement.fitting, plain, strict=True)),
         )
         return FilterResult(
             fitting=tuple(placement.fitting),
@@ -112,11 +113,14 @@ def score_nodes(books: Books, pod: records.PodRecord, nodes: Sequence[str]) -> l
     wish = pod.request
     if not wish.wants_devices:
         return [0] * len(nodes)
-    scores = _known_scores(books, wish.pod)
-    if scores is None:
+    plain = _known_scores(books, wish.pod)
+    if plain is None:
         placement = place(books, wish, nodes)
-        scores = dict(zip(placement.fitting, _scores(books, wish, placement), strict=True))
-    return [scores.get(node, 0) for node in nodes]
+        plain = dict(zip(placement.fitting, _plain_scores(books, placement), strict=True))
+    fitting = [node for node in nodes if node in plain]
+    scores = busy.scores(books, wish, fitting, [plain[node] for node in fitting])
+    told = dict(zip(fitting, scores, strict=True))
+    return [told.get(node, 0) for node in nodes]
 
 
 def _known_scores(books: Books, pod: request.PodKey) -> Mapping[str, int] | None:
@@ -130,10 +134,9 @@ def _known_scores(books: Books, pod: request.PodKey) -> Mapping[str, int] | None
     return known.scores
 
 
-def _scores(books: Books, wish: request.PodRequest, placement: fit.Placement) -> Sequence[int]:
-    """Return what kube-scheduler is told of each fitting node."""
-    plain = placement.scores(books.settings.scoring.max_score)
-    return busy.scores(books, wish, placement.fitting, plain)
+def _plain_scores(books: Books, placement: fit.Placement) -> Sequence[int]:
+    """Return how well each fitting node would take the pod, busy or not."""
+    return placement.scores(books.settings.scoring.max_score)
 
 
 def place(books: Books, wish: request.PodRequest, nodes: Sequence[str]) -> fit.Placement:

@@ -79,9 +79,9 @@ class Turns:
         """Return the UIDs that wait at a node, first come first."""
         return tuple(waiter.uid for waiter in self._queues.get(node, ()))
 
-    def lengths(self) -> Iterator[tuple[str, int]]:
-        """Yield each node that anybody waits at, and how many do."""
-        return ((node, len(queue)) for node, queue in self._queues.items())
+    def lines(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield each node that anybody waits at, and the UIDs, first come first."""
+        return ((node, [waiter.uid for waiter in queue]) for node, queue in self._queues.items())
 
     def nodes(self) -> frozenset[str]:
         """Return the nodes that anybody waits at."""

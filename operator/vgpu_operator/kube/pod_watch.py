@@ -20,7 +20,8 @@ from vgpu_operator.kube import errors, paths, steps
 log = structlog.get_logger(__name__)
 
 PAUSES_S = (0.1, 0.5, 1.0, 2.0)
-"""How long to wait after each failure in a row; the last for all further ones."""
+"""How long to wait before each new start without an event in between; the last for
+all further ones. A server that is going down ends streams as soon as they begin."""
 
 
 class PodWatch:
@@ -40,12 +41,14 @@ class PodWatch:
         on_event: Callable[[str, kube_client.Json], None],
         on_progress: Callable[[str], None],
         relist: Callable[[], Awaitable[str]],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._client = client
         self._on_event = on_event
         self._on_progress = on_progress
         self._relist = relist
-        self._failures = 0
+        self._sleep = sleep
+        self._in_vain = 0
 
     async def run(self, version: str) -> None:
         """Watch from that version of a list on, for ever."""
@@ -55,15 +58,19 @@ class PodWatch:
                     version = await self._relist()
                 async for event in self._events(version):
                     version = event["object"]["metadata"]["resourceVersion"]
-                    self._failures = 0
+                    self._in_vain = 0
             except errors.Expired:
                 log.info("the watch of pods begins anew", version=version)
                 version = ""
             except errors.ApiError as fault:
-                pause_s = PAUSES_S[min(self._failures, len(PAUSES_S) - 1)]
-                self._failures += 1
                 log.warning("the watch of pods failed, trying again", error=str(fault))
-                await asyncio.sleep(pause_s)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Wait before asking again, the longer the more often nothing has come of it."""
+        pause_s = PAUSES_S[min(self._in_vain, len(PAUSES_S) - 1)]
+        self._in_vain += 1
+        await self._sleep(pause_s)
 
     async def _events(self, version: str) -> Any:
         """Hand on one stream of events, in steps; yield each once it is handed on."""

@@ -51,10 +51,9 @@ class Claims:
         """Yield the claims on a node."""
         return (self._claims[uid] for uid in self._on.get(node, ()))
 
-    def counts(self, *, besides: str) -> Iterator[tuple[str, int]]:
-        """Yield the nodes with claims and how many, that of one pod left out."""
-        for node, uids in self._on.items():
-            yield node, len(uids) - (besides in uids)
+    def others(self, *, besides: str) -> Iterator[Claim]:
+        """Yield all claims but that of one pod."""
+        return (claim for uid, claim in self._claims.items() if uid != besides)
 
     def ended_by(self, now: datetime) -> tuple[str, ...]:
         """Return the pods whose claims end at ``now`` or before."""

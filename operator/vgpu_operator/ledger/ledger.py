@@ -346,9 +346,10 @@ class Ledger:
         """End a pod's claim; nothing happens when there is none."""
         self._drop_claim(uid)
 
-    def claims_on(self, *, besides: str) -> Iterator[tuple[str, int]]:
-        """Yield the nodes with claims and how many, that of one pod left out."""
-        return self._claims.counts(besides=besides)
+    def claimed(self, *, besides: str) -> Iterator[tuple[str, request.PodRequest]]:
+        """Yield where claims are and who has them, that of one pod left out."""
+        for claim in self._claims.others(besides=besides):
+            yield claim.holding.node, claim.wish
 
     def expire_claims(self, now: datetime) -> None:
         """End every claim whose time is over."""

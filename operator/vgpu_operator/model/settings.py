@@ -145,9 +145,8 @@ class ScoringSettings(section.Section):
     max_score: int = pydantic.Field(default=100, ge=1, le=1_000_000)
     """Score of the node that is preferred most; the others lie between 0 and it."""
     avoid_busy_nodes: bool = True
-    """Put nodes whose lock is taken behind those where it is free: each pod in line
-    costs a node ``maxScore``. Without it a burst under ``binpack`` stands in line at
-    one node."""
+    """Put nodes whose lock is taken just behind those where it is free. Without it a
+    burst under ``binpack`` stands in line at one node."""
 
 
 class PolicySettings(section.Section):

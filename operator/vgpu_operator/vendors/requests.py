@@ -114,11 +114,12 @@ def _container(
     requests = shape.mapping(resources.get("requests"))
     if not _is_extended(limits) and not _is_extended(requests):
         return request.ContainerRequest(name=name, kind=kind)
-    try:
-        made_of = name, kind, tuple(limits.items()), tuple(requests.items()), id(aliases)
-        known = vendors.requests.get(made_of)
-    except TypeError:  # a value that is no plain one
+    amounts = (*limits.items(), None, *requests.items())
+    if aliases or not all(entry is None or type(entry[1]) is str for entry in amounts):
+        # Equal is not the same: 1 == True.
         return _read_container(name, kind, limits, requests, vendors, aliases)
+    made_of = name, kind, amounts
+    known = vendors.requests.get(made_of)
     if known is None:
         known = _read_container(name, kind, limits, requests, vendors, aliases)
         vendors.remember(made_of, known)

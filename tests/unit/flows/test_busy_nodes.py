@@ -17,7 +17,7 @@ def three_nodes(**values: object) -> books.Books:
     held = open_books(**values)
     for name, card in zip(NAMES, ("a0", "b0", "c0"), strict=True):
         put_node(held, name, register=ONE_CARD.replace("a0", card))
-    held.ledger.observe(bound(pending("old"), memory_mib=12_000))
+    held.ledger.observe(bound(pending("old", clusters.asks(memory_mib=12_000)), memory_mib=12_000))
     return held
 
 
@@ -27,6 +27,7 @@ def scores(held: books.Books, name: str = "asking") -> list[int]:
 
 def wait_at(held: books.Books, node: str, *uids: str) -> None:
     for uid in uids:
+        held.ledger.observe(pending(f"pod-{uid}", uid=uid))
         held.turns.join(node, Waiter(uid=uid, keys=("hami.io/mutex.lock",)))
 
 
@@ -38,22 +39,40 @@ def test_where_no_lock_is_wanted_the_fullest_node_comes_first() -> None:
 
 def test_a_node_that_a_pod_waits_at_comes_behind_all_that_are_free() -> None:
     held = three_nodes()
-    plain = scores(held)
+    assert scores(held) == [20, 0, 0]
 
     wait_at(held, "node-a", "u9")
 
-    assert scores(held) == [plain[0] - 100, plain[1], plain[2]]
+    assert scores(held) == [9, 10, 10]
 
 
 def test_of_busy_nodes_the_one_with_the_shorter_line_comes_first() -> None:
     held = three_nodes()
-    plain = scores(held)
 
     wait_at(held, "node-a", "u7", "u8", "u9")
     wait_at(held, "node-b", "u6")
     wait_at(held, "node-c", "u5")
 
-    assert scores(held) == [plain[0] - 200, plain[1], plain[2]]
+    assert scores(held) == [8, 10, 10]
+
+
+def test_free_nodes_keep_their_order_and_all_stay_within_the_range() -> None:
+    held = three_nodes(scoring={"maxScore": 50})
+    plain = scores(held)
+    wait_at(held, "node-b", *(f"u{number}" for number in range(30)))
+
+    # 50 x 20 / 100 = 10; the busy ones have 0 to 5, and 5 + 10 x 45 // 50 is 14.
+    assert plain == [10, 0, 0]
+    assert scores(held) == [14, 0, 5]
+
+
+def test_who_waits_for_another_lock_is_in_nobodys_way() -> None:
+    held = three_nodes()
+    wait_at(held, "node-a", "u9")
+    mlu = clusters.asks(memory_mib=1000, vendor="MLU")
+
+    assert busy.lines_at(held, pending("asking").request) == {"node-a": 1}
+    assert busy.lines_at(held, pending("asking", mlu).request) == {}
 
 
 def test_equally_busy_nodes_are_packed_as_if_they_were_free() -> None:
@@ -70,12 +89,11 @@ def test_a_pod_that_is_expected_bound_or_not_yet_served_there_counts() -> None:
     held = three_nodes()
     pod_events.pod_seen(held, bound(pending("p7"), "node-b", card="GPU-b0"))
     wish = pending("p8").request
+    asking = pending("asking").request
     flow_filter.filter_nodes(held, pending("p8"), ("node-c",), NOW)
 
-    lines = busy.lines_at(held, besides="nobody")
-
-    assert lines == {"node-b": 1, "node-c": 1}
-    assert busy.lines_at(held, besides=wish.pod.uid)["node-c"] == 0
+    assert busy.lines_at(held, asking) == {"node-b": 1, "node-c": 1}
+    assert busy.lines_at(held, wish) == {"node-b": 1}
 
 
 def test_a_pod_whose_binding_was_answered_and_is_not_seen_yet_counts() -> None:
@@ -86,7 +104,7 @@ def test_a_pod_whose_binding_was_answered_and_is_not_seen_yet_counts() -> None:
     held.bound.add(record.key.uid)
 
     assert isinstance(granted, allocation.Allocation)
-    assert busy.lines_at(held, besides="nobody") == {"node-c": 1}
+    assert busy.lines_at(held, pending("asking").request) == {"node-c": 1}
 
 
 def test_the_filter_expects_its_pod_where_the_scores_say() -> None:
@@ -95,7 +113,7 @@ def test_the_filter_expects_its_pod_where_the_scores_say() -> None:
 
     flow_filter.filter_nodes(held, pending("p8"), NAMES, NOW)
 
-    assert "node-a" not in dict(held.ledger.claims_on(besides="nobody"))
+    assert [node for node, _ in held.ledger.claimed(besides="nobody")] == ["node-b"]
 
 
 def test_the_policy_can_be_switched_off() -> None:
@@ -113,4 +131,14 @@ def test_a_line_behind_which_nobody_else_stands_ends() -> None:
 
     held.ledger.expire_claims(NOW + datetime.timedelta(seconds=5))
 
-    assert busy.lines_at(held, besides="nobody") == {}
+    assert busy.lines_at(held, pending("asking").request) == {}
+
+
+def test_prioritize_says_what_the_filter_found_and_looks_at_the_lines_anew() -> None:
+    held = three_nodes()
+    flow_filter.filter_nodes(held, pending("asking"), NAMES, NOW)
+    before = scores(held)
+
+    wait_at(held, "node-a", "u9")
+
+    assert (before, scores(held)) == ([20, 0, 0], [9, 10, 10])

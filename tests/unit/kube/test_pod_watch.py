@@ -17,7 +17,8 @@ class Script:
         self.asked: list[str] = []
         self.seen: list[tuple[str, str]] = []
         self.progress: list[str] = []
-        self.lists = ["100", "200"]
+        self.lists = ["100", "200", "300"]
+        self.slept: list[float] = []
         self.over = asyncio.Event()
 
     async def watch(self, path: str, *, resource_version: str) -> AsyncIterator[Any]:
@@ -30,6 +31,9 @@ class Script:
             if isinstance(item, Exception):
                 raise item
             yield item
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
 
     async def relist(self) -> str:
         version = self.lists.pop(0)
@@ -47,6 +51,7 @@ class Script:
             on_event=self.take_in,
             on_progress=self.progress.append,
             relist=self.relist,
+            sleep=self.sleep,
         )
         running = asyncio.create_task(watch.run(version))
         await asyncio.wait_for(self.over.wait(), timeout=10)
@@ -97,16 +102,26 @@ async def test_a_version_that_is_too_old_costs_one_list() -> None:
     assert script.asked == ["10", "100", "101"]
 
 
-async def test_a_broken_connection_is_gone_on_with_where_it_broke(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(pod_watch, "PAUSES_S", (0.0,))
+async def test_a_broken_connection_is_gone_on_with_where_it_broke() -> None:
     script = Script([event("ADDED", "a", 11), errors.Unreachable("cut")], [event("ADDED", "b", 12)])
 
     await script.play("10")
 
     assert script.seen == [("ADDED", "a"), ("ADDED", "b")]
     assert script.asked == ["10", "11", "12"]
+
+
+@pytest.mark.parametrize(
+    "stream", [[], [errors.Expired("410")], [errors.Unreachable("refused")]], ids=str
+)
+async def test_a_server_that_has_nothing_to_say_is_asked_ever_more_seldom(
+    stream: list[Any],
+) -> None:
+    script = Script(*([list(stream)] * 3), [event("ADDED", "a", 900)], [])
+
+    await script.play("10")
+
+    assert script.slept == [0.1, 0.5, 1.0, 0.1, 0.5]
 
 
 async def test_an_event_that_breaks_us_costs_no_other() -> None:

@@ -331,3 +331,18 @@ def test_bad_scoring_weights_name_the_annotation(text: str) -> None:
         match=r"^annotation hami\.io/device-scoring-weights: .*; write all three",
     ):
         wish_of(raw)
+
+
+def test_equal_values_of_other_types_are_not_taken_for_one_another() -> None:
+    served = registry.build(settings.Settings())
+
+    def read(value: object) -> bool:
+        container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": value}}}
+        raw = {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [container]}}
+        (found,) = requests.without_weights(raw, served, aliases={}).containers
+        return found.impossible == ""
+
+    one_way, other_way = [read(value) for value in (1, True, "1")], [read("1"), read(True), read(1)]
+
+    assert one_way == [True, False, True]
+    assert other_way == [True, False, True]
