@@ -1,0 +1,238 @@
+"""The figures as JSON, and as a page with plots."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+PAGE = Path("docs/performance.md")
+PLOTS = Path("docs/images")
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def write(found: Mapping[str, Any], *, out: Path, document: Path | None) -> None:
+    """Write the raw figures below ``out``; the page and its plots where a path is given."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "figures.json").write_text(json.dumps(found, indent=1, default=str) + "\n")
+    (out / "performance.md").write_text(page(found))
+    if document is not None:
+        document.write_text(page(found))
+        plot(found["parts"], PLOTS)
+
+
+def page(found: Mapping[str, Any]) -> str:
+    """Return the page."""
+    parts = found["parts"]
+    blocks = [
+        INTRODUCTION,
+        _machine(found["machine"], {name: part["others_cores"] for name, part in parts.items()}),
+    ]
+    blocks += [WRITERS[name](parts[name]["rows"]) for name in WRITERS if name in parts]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _machine(machine: Mapping[str, Any], others: Mapping[str, float]) -> str:
+    busy = ", ".join(f"{name} {cores:.2f}" for name, cores in others.items())
+    return (
+        "## The machine\n\n"
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, Python "
+        f"{machine['python']}. etcd (without fsync), kube-apiserver, kube-scheduler, the load "
+        "client and the device plugins' process run on the same cores. Cores that other "
+        f"processes used meanwhile, on average: {busy}."
+    )
+
+
+def _in_process(rows: Rows) -> str:
+    kinds = [name for name, value in rows[0].items() if isinstance(value, Mapping)]
+    table = _table(
+        ("nodes", "pods", *kinds, "slow twin / all fit"),
+        (
+            (
+                f"{row['nodes']:,}",
+                f"{row['pods']:,}",
+                *(f"{row[kind]['p50']:.2f} / {row[kind]['p99']:.2f}" for kind in kinds),
+                f"{row['slow twin']['p50'] / row['all fit']['p50']:.0f}",
+            )
+            for row in rows
+        ),
+    )
+    return (
+        "## Filter and scores, in process\n\n"
+        "p50 / p99 in milliseconds. *Card by card* is what vendors' own rules cost that judge "
+        "each card by itself; *one node* is the choice at bind; the *slow twin* is plain "
+        "loops over the same rules, which the tests compare with.\n\n"
+        f"{table}\n\n![Time of one filter over the number of nodes](images/filter-growth.svg)"
+    )
+
+
+def _over_http(rows: Rows) -> str:
+    kinds = list(rows[0]["asked"])
+    asked = _table(
+        ("nodes", "pods", *kinds),
+        (
+            (
+                f"{row['nodes']:,}",
+                f"{row['pods']:,}",
+                *(_both(row["asked"][kind]) for kind in kinds),
+            )
+            for row in rows
+        ),
+    )
+    started = _table(
+        (
+            "nodes",
+            "pods",
+            "start to ready",
+            "CPU for it",
+            "memory",
+            "other pods' events",
+            "cores for them",
+            "filter meanwhile",
+            "longest step",
+        ),
+        (
+            (
+                f"{row['nodes']:,}",
+                f"{row['pods']:,}",
+                f"{row['ready_s']:.1f} s",
+                f"{row['start_cpu_s']:.1f} s",
+                f"{row['memory_mib']:.0f} MiB",
+                f"{row['events_per_s']:.0f}/s",
+                f"{row['cores_for_events']:.2f}",
+                _both(row["busy"]) if row["busy"] else "",
+                f"≤ {1000 * row['longest_step_s']:.0f} ms",
+            )
+            for row in rows
+        ),
+    )
+    return (
+        "## A big cluster, over HTTP\n\n"
+        "`/filter` and `/prioritize` together, all names sent in a new order each time, p50 / "
+        f"p99 in milliseconds:\n\n{asked}\n\nStart and steady state:\n\n{started}"
+    )
+
+
+def _bursts(rows: Rows) -> str:
+    return (
+        "## Bursts\n\n"
+        "From the first creation until the last pod is bound **and** served. The *floor* is "
+        "the same writes (creation, lock, Binding, the plugins' four requests) by a bare client "
+        "at full speed, in the same run on the same cluster. Requests are the operator's, a "
+        f"pod.\n\n{_burst_table(rows)}"
+    )
+
+
+def _one_node(rows: Rows) -> str:
+    return f"## a: pods that fit on one node only\n\n{_burst_table(rows)}"
+
+
+def _last_card(rows: Rows) -> str:
+    return (
+        "## A burst that fills the cluster to the last card\n\n"
+        "Whole cards only; a failed bind would mean that another pod took the cards.\n\n"
+        f"{_burst_table(rows)}"
+    )
+
+
+def _freed(rows: Rows) -> str:
+    table = _table(
+        ("rounds", "stuck", "p50", "p99"),
+        (
+            (row["rounds"], row["stuck"], f"{row['p50_s']:.3f} s", f"{row['p99_s']:.3f} s")
+            for row in rows
+        ),
+    )
+    return (
+        "## d: a full cluster, one pod leaves\n\n"
+        "From the answered deletion until the API shows a waiting pod bound.\n\n"
+        f"{table}"
+    )
+
+
+def _burst_table(rows: Rows) -> str:
+    return _table(
+        (
+            "set-up",
+            "pods/s",
+            "floor",
+            "of the floor",
+            "took",
+            "nodes used",
+            "requests",
+            "409",
+            "failed binds",
+            "operator CPU",
+            "scheduler CPU",
+            "apiserver CPU",
+        ),
+        (
+            (
+                row["name"],
+                f"{row['rate']:.1f}",
+                f"{row['floor']:.1f}" if row["floor"] else "",
+                f"{100 * row['rate'] / row['floor']:.0f} %" if row["floor"] else "",
+                f"{row['served_s']:.1f} s",
+                row["nodes_used"],
+                f"{row['requests']:.2f}",
+                row["conflicts"],
+                row["failed_binds"],
+                f"{row['cpu_ms']['operator']:.1f} ms",
+                f"{row['cpu_ms']['kube-scheduler']:.1f} ms",
+                f"{row['cpu_ms']['kube-apiserver']:.1f} ms",
+            )
+            for row in rows
+        ),
+    )
+
+
+def _both(asked: Mapping[str, float]) -> str:
+    return f"{asked['p50_ms']:.1f} / {asked['p99_ms']:.1f}"
+
+
+def _table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
+
+
+def plot(parts: Mapping[str, Any], folder: Path) -> None:
+    """Draw the growth of one filter with the number of nodes."""
+    if "in process" not in parts:
+        return
+    import matplotlib as mpl  # slow to load, and only wanted here
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "vgpu-operator"
+    from matplotlib import pyplot as plt
+
+    rows = parts["in process"]["rows"]
+    sizes = [row["nodes"] for row in rows]
+    figure, axes = plt.subplots(figsize=(7, 4))
+    for kind in ("all fit", "two containers", "all refused", "slow twin"):
+        axes.plot(sizes, [row[kind]["p50"] for row in rows], marker="o", label=kind)
+    axes.set(xscale="log", yscale="log", xlabel="nodes, 8 cards each", ylabel="p50 in ms")
+    axes.grid(visible=True, which="both", alpha=0.3)
+    axes.legend()
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / "filter-growth.svg", metadata={"Date": None}, bbox_inches="tight")
+    plt.close(figure)
+
+
+WRITERS = {
+    "in process": _in_process,
+    "over http": _over_http,
+    "one node": _one_node,
+    "bursts": _bursts,
+    "last card": _last_card,
+    "freed": _freed,
+}
+
+INTRODUCTION = """# Performance
+
+Written by `make bench`; the figures are of the last run on the machine below. Shared
+machines are noisy: compare ratios within one run, not figures of two runs.
+
+Set-ups: nodes have 8 NVIDIA cards of 24,576 MiB and 10 slots; pods ask for one slot and
+1,000 MiB; pods name the scheduler themselves, so the webhook is not part of it. Device
+plugins are simulated by one process for all nodes: two PATCHes of the pod, a GET and a
+PATCH of the node, one pod after another on each node."""
