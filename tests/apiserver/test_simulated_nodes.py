@@ -13,6 +13,7 @@ from vgpu_operator.agent import simulator, spec
 from vgpu_operator.cli import cluster_view, nodes, pods
 from vgpu_operator.cli.cluster.control_plane import ControlPlane
 from vgpu_operator.kube import client, clock, errors, paths
+from vgpu_operator.model import settings
 from vgpu_operator.wire import node_lock
 
 pytestmark = pytest.mark.apiserver
@@ -305,7 +306,7 @@ async def test_the_reading_commands_show_what_stands_on_the_api_server(hand: Han
         await hand.create("waits")
         await hand.until_status("p1", "Running")
 
-    view = await cluster_view.read_view(hand.kube, namespace=hand.namespace)
+    view = await cluster_view.read_view(hand.kube, settings.Settings(), namespace=hand.namespace)
     cards = nodes.card_table(view, clock.SystemClock().now(), only=frozenset({hand.name})).rows
     shares = pods.pod_table(view).rows
 

@@ -76,6 +76,15 @@ def test_nodes_of_the_forerunners_dialect_serve_one_pod_at_a_time(seed: int) -> 
     assert_ledgers_are_true(world)
 
 
+@pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"seed-{seed}")
+def test_nodes_that_change_their_dialect_under_way_serve_one_pod_at_a_time(seed: int) -> None:
+    world = lived(seed + 5000, n_leaders=1, moving=True)
+
+    world.settle()
+
+    assert_ledgers_are_true(world)
+
+
 def assert_ledgers_are_true(world: bind_world.World) -> None:
     """Every leader charges what one that has just started would charge."""
     before = [world.ledger_of(leader) for leader in world.leaders]

@@ -39,6 +39,12 @@ SLOTS = 3
 
 Json = dict[str, Any]
 
+REGISTERS = (
+    ("hami.io/node-nvidia-register", "hami.io/node-handshake"),
+    ("4pd.io/node-nvidia-register", "4pd.io/node-handshake"),
+)
+"""Where NVIDIA's plugin registers, and its handshake: today, and the forerunner's."""
+
 ONE_OF = {
     "NVIDIA": {"nvidia.com/gpu": "1"},
     "DCU": {"hygon.com/dcunum": "1", "hygon.com/dcumem": "1000", "hygon.com/dcucores": "10"},
@@ -198,6 +204,8 @@ class World:
         n_nodes: how many nodes there are.
         vendors: whose cards every node has; pods ask for one or several of them.
         forerunner: the nodes register in the dialect of k8s-vgpu-scheduler.
+        moving: NVIDIA's plugins are replaced now and then: by the forerunner's,
+            or by today's.
     """
 
     def __init__(
@@ -208,6 +216,7 @@ class World:
         n_nodes: int,
         vendors: Sequence[str] = ("NVIDIA",),
         forerunner: bool = False,
+        moving: bool = False,
     ) -> None:
         self.die = random.Random(seed)  # noqa: S311  # a die for tests
         self.api = Api()
@@ -215,7 +224,8 @@ class World:
         self.now = operator_books.NOW
         self.late: list[effects.Effect] = []
         self._vendors = vendors
-        self._bare = forerunner or "MLU" in vendors
+        self._moving = moving
+        self._bare = forerunner or moving or "MLU" in vendors
         self._read: dict[str, tuple[str, Any]] = {}
         self._names = 0
         for number in range(n_nodes):
@@ -227,8 +237,7 @@ class World:
     def _new_node(self, number: int, *, forerunner: bool) -> Json:
         cards = [(f"GPU-{number}{n}", CARD_MIB) for n in range(2)]
         text = operator_books.register_text(*cards, count=SLOTS)
-        place = "4pd.io/node-nvidia-register" if forerunner else "hami.io/node-nvidia-register"
-        stamp = "4pd.io/node-handshake" if forerunner else "hami.io/node-handshake"
+        place, stamp = REGISTERS[forerunner]
         notes = {place: text, stamp: operator_books.FRESH_STAMP}
         offered = {"nvidia.com/gpu": "6"}
         if "DCU" in self._vendors:
@@ -261,6 +270,7 @@ class World:
             (4, lambda: self._quick_tick(leader)),
             (4, lambda: self._late_write()),
             (1, lambda: leader.restart(self.now)),
+            (20 if self._moving else 0, lambda: self.move(self.die.choice(sorted(self.api.nodes)))),
         )
         self.now += datetime.timedelta(seconds=self.die.choice((0, 0, 0, 1, 5)))
         if self.die.random() < 0.02:
@@ -308,6 +318,14 @@ class World:
             for kind in ("node", "pod"):
                 while leader.behind(kind):
                     leader.see_next(kind, self.now)
+
+    def move(self, node: str) -> None:
+        """Have that node's plugin of NVIDIA replaced by the one of the other dialect."""
+        notes = notes_of(self.api.nodes[node])
+        old, new = REGISTERS if REGISTERS[0][0] in notes else REGISTERS[::-1]
+        changes: dict[str, str | None] = dict.fromkeys(old)
+        changes |= {place: notes[before] for before, place in zip(old, new, strict=True)}
+        self.api.perform(effects.PatchNode(node=node, annotations=changes))
 
     def start_bind(self, leader: Leader, name: str, node: str) -> Dialogue:
         """Have a leader begin to bind that pod to that node."""

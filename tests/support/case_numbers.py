@@ -107,3 +107,9 @@ CASES: Final[Mapping[str, Mapping[int, str]]] = {
 
 NOT_TESTED: Final[Mapping[int, str]] = {}
 """Cases that do not apply here, and why, in a sentence."""
+
+PARTIAL: Final[Mapping[int, str]] = {
+    125: "The webhook's failure policy in the rendered chart is tested when there is a chart.",
+    127: "The selectors in the rendered chart are tested when there is a chart.",
+}
+"""Cases of which a part is tested, and what is still missing and why, in a sentence."""

@@ -94,10 +94,10 @@ BY_DESIGN: tuple[ByDesign, ...] = (
     ),
     ByDesign(
         name="busy-nodes-come-behind",
-        what="Nodes whose lock is taken or wanted are scored behind those where it is free, "
-        "whichever the node policy.",
-        why="Under HAMi's binpack a burst stands in line at one node; among free nodes, and "
-        "among equally busy ones, the policy decides as before.",
+        what="Nodes whose lock is taken or wanted are scored just below the last of those where it "
+        "is free, whichever the node policy.",
+        why="Under HAMi's binpack a burst stands in line at one node. Among free nodes, and among "
+        "equally busy ones, the policy decides as before; preferred affinity decides over both.",
         switch="scoring.avoidBusyNodes: false",
         test="unit/flows/test_busy_nodes.py"
         "::test_a_node_that_a_pod_waits_at_comes_behind_all_that_are_free",
@@ -124,9 +124,10 @@ BY_DESIGN: tuple[ByDesign, ...] = (
     ),
     ByDesign(
         name="scores-from-0-to-100",
-        what="Node scores go to kube-scheduler as whole numbers on its own scale.",
-        why="HAMi need not: it has chosen the node already. The order is the same, and preferred "
-        "affinity still decides between near equals.",
+        what="Node scores go to kube-scheduler as whole numbers from 0 to `scoring.maxScore`, also "
+        "where some nodes are busy: free ones then have the upper nine tenths.",
+        why="HAMi sends none: it has chosen the node already. The order among free nodes is "
+        "HAMi's, and preferred affinity still decides between near equals.",
         test="unit/scheduling/test_scores.py::test_scores_are_mapped_onto_the_scale",
     ),
     ByDesign(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from support import compatibility_by_design as by_design
-from support.compatibility import Difference
+from support.compatibility_seen import Difference
 
 Line: TypeAlias = Difference | by_design.ByDesign
 
@@ -16,6 +16,8 @@ LAST = "Other"
 GROUPS: dict[str, tuple[str, ...]] = {
     "Admission": (
         "nonsense-is-refused",
+        "too-large-in-its-unit",
+        "amd-cards-are-counted",
         "refusals-in-a-sentence",
         "other-schedulers-without-a-remark",
         "a-count-of-0-asks-for-nothing",
@@ -90,6 +92,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "living-owners-keep-their-lock",
         "fenced-before-its-lock-is-taken",
         "locks-of-several-vendors",
+        "a-failed-bind-removes-no-lock",
         "lock-words",
         "lock-with-an-unreadable-time",
         "own-lock-written-again",

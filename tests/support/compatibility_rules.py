@@ -1,61 +1,25 @@
-"""Predicates of ``compatibility``: which differing fields of a case a rule explains."""
+"""Predicates of ``compatibility``: which differing fields of a case a rule explains.
 
-import json
+Those about admission are in ``compatibility_admission``.
+"""
+
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from collections.abc import Iterable, Iterator
 
-from support.compare_answers import ABSENT, Difference, Path
-from vgpu_operator.model import errors, settings
+from support.compare_answers import ABSENT, Path
+from support.compatibility_seen import AFTER_FILTER, Seen
+from vgpu_operator.model import settings
 from vgpu_operator.vendors import registry
-from vgpu_operator.wire import quantity
 
-AFTER_FILTER = ("annotations", "bind", "filter", "labels", "usage_after", "simulation")
-INT32_MAX = 2**31 - 1
-
-
-@dataclass(frozen=True)
-class Seen:
-    """One recorded case, our answer, and where they differ."""
-
-    case: Mapping[str, Any]
-    answer: Mapping[str, Any]
-    wrong: Mapping[Path, Difference]
-
-    @property
-    def name(self) -> str:
-        name: str = self.case["name"]
-        return name
-
-    @property
-    def expect(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.case["expect"]
-        return found
-
-    @cached_property
-    def containers(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """The pod's containers with their field, init containers first."""
-        spec = self.case.get("pod", {}).get("spec", {})
-        return [
-            (field, container)
-            for field in ("initContainers", "containers")
-            for container in spec.get(field) or ()
-        ]
-
-    def amounts(self) -> Iterator[tuple[str, Any]]:
-        """Every amount of a resource with a domain that the pod asks for."""
-        for _, container in self.containers:
-            resources = container.get("resources") or {}
-            for part in ("limits", "requests"):
-                for name, value in (resources.get(part) or {}).items():
-                    if "/" in name:
-                        yield name, value
-
-
-def everything(seen: Seen) -> Iterable[Path]:
-    return seen.wrong
+_SPECS = [
+    vendor.spec
+    for vendor in registry.build(
+        settings.build({"vendors": {"ascend": {"enabled": True}, "iluvatar": {"enabled": True}}})
+    )
+]
+_VENDOR_OF_HANDSHAKE = {spec.handshake_key: spec for spec in _SPECS if spec.handshake_key}
+_BY_KEYWORD = {spec.keyword: spec for spec in _SPECS}
+_LOCKS = {spec.lock_key for spec in _SPECS}
 
 
 def segments(seen: Seen) -> Iterator[Path]:
@@ -84,115 +48,6 @@ def texts_of_other_vendors(seen: Seen) -> Iterator[Path]:
             yield path
 
 
-def is_whole(value: Any) -> bool:
-    try:
-        return 0 <= quantity.decode_integer(value) <= INT32_MAX
-    except errors.DecodeError:
-        return False
-
-
-def nonsense(seen: Seen) -> Iterable[Path]:
-    ours = seen.answer.get("admission", {})
-    refused = ours.get("allowed") is False and ours.get("code") == 422
-    unusable = seen.case.get("suspect", "").startswith("claimed at admission, but the value")
-    if (
-        refused
-        and seen.expect["admission"]["allowed"]
-        and (unusable or not all(is_whole(value) for _, value in seen.amounts()))
-    ):
-        return seen.wrong
-    return ()
-
-
-def refusal_words(seen: Seen) -> Iterable[Path]:
-    admission = seen.expect.get("admission", {}), seen.answer.get("admission", {})
-    if all(part.get("allowed") is False for part in admission):
-        return [("admission", "code"), ("admission", "message")]
-    return ()
-
-
-def remark(seen: Seen) -> Iterable[Path]:
-    if seen.wrong.get(("admission", "code")) == (200, ABSENT):
-        return [("admission", "code"), ("admission", "message")]
-    return ()
-
-
-def count_of_zero(seen: Seen) -> Iterable[Path]:
-    ours = seen.answer.get("admission", {})
-    asks_nothing = not any(seen.expect.get("requests") or ())
-    has_zero = any(str(value) == "0" for _, value in seen.amounts())
-    if asks_nothing and has_zero and ours.get("schedulerName") == "":
-        return [path for path in seen.wrong if path[0] in ("admission", "filter", "requests")]
-    return ()
-
-
-def limits_from_requests(seen: Seen) -> Iterator[Path]:
-    path = ("admission", "limits_after")
-    want, have = seen.wrong.get(path, (None, None))
-    if not isinstance(want, list) or not isinstance(have, list):
-        return
-    copied = False
-    for theirs, ours in zip(want, have, strict=True):
-        if theirs["requests"] != ours["requests"]:
-            return
-        more = {k: v for k, v in ours["limits"].items() if theirs["limits"].get(k) != v}
-        if any(ours["requests"].get(name) != value for name, value in more.items()):
-            return
-        if theirs["limits"].keys() - ours["limits"].keys():
-            return
-        copied |= bool(more)
-    if copied:
-        yield path
-
-
-def requests_left_alone(seen: Seen) -> Iterator[Path]:
-    """HAMi writes the same amounts to requests too."""
-    path = ("admission", "limits_after")
-    want, have = seen.wrong.get(path, (None, None))
-    if not isinstance(want, list) or not isinstance(have, list):
-        return
-    for theirs, ours in zip(want, have, strict=True):
-        more = theirs["requests"].items() - ours["requests"].items()
-        if theirs["limits"] != ours["limits"] or not more <= ours["limits"].items():
-            return
-        if not ours["requests"].items() <= theirs["requests"].items():
-            return
-    yield path
-
-
-def only_in_requests(seen: Seen) -> Iterable[Path]:
-    """An amount stands in requests, not in limits, and ours copied it to limits."""
-    after = seen.answer.get("admission", {}).get("limits_after") or ()
-    for (_, container), ours in zip(seen.containers, after, strict=False):
-        resources = container.get("resources") or {}
-        limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-        for name, value in requests.items():
-            same = ours["limits"].get(name) == quantity.canonical(value)
-            if "/" in name and name not in limits and same:
-                return seen.wrong
-    return ()
-
-
-def cores_above_whole(seen: Seen) -> Iterator[Path]:
-    for path, (want, have) in seen.wrong.items():
-        if path[0] != "requests" or not isinstance(want, dict) or not isinstance(have, dict):
-            continue
-        lowered = {
-            vendor: {**wish, "cores": min(wish["cores"], 100)} for vendor, wish in want.items()
-        }
-        if lowered == have:
-            yield path
-
-
-_SPECS = [
-    vendor.spec
-    for vendor in registry.build(
-        settings.build({"vendors": {"ascend": {"enabled": True}, "iluvatar": {"enabled": True}}})
-    )
-]
-_VENDOR_OF_HANDSHAKE = {spec.handshake_key: spec for spec in _SPECS if spec.handshake_key}
-
-
 def stamps(seen: Seen) -> Iterator[Path]:
     for path, (want, have) in seen.wrong.items():
         if path[0] != "node_annotations_written" or len(path) < 2 or have != ABSENT:
@@ -210,80 +65,94 @@ def stamps(seen: Seen) -> Iterator[Path]:
             yield path
 
 
-def read_at_start(seen: Seen) -> Iterable[Path]:
-    for path, (want, have) in seen.wrong.items():
-        if path[0] == "devices" and want in (ABSENT, None) and have not in (ABSENT, None):
-            notes = _notes(seen, path[1])
-            if any("Requesting" in text for key, text in notes.items() if "handshake" in key):
-                return seen.wrong
-    return ()
+def read_at_start(seen: Seen) -> Iterator[Path]:
+    """Only ours has the cards of a node whose handshake says Requesting."""
+    for node in _only_ours(seen):
+        notes = seen.notes(node)
+        if any("Requesting" in text for key, text in notes.items() if "handshake" in key):
+            yield from _cards_and_placement(seen, node)
 
 
-def _notes(seen: Seen, node: str) -> Mapping[str, str]:
-    for raw in seen.case["nodes"]:
-        if raw["metadata"]["name"] == node:
-            found: Mapping[str, str] = raw["metadata"].get("annotations") or {}
-            return found
-    return {}
+def _only_ours(seen: Seen) -> set[str]:
+    """Return the nodes of which only we read a card."""
+    return {
+        path[1]
+        for path, (want, have) in seen.wrong.items()
+        if path[0] == "devices" and want in (ABSENT, None) and have not in (ABSENT, None)
+    }
+
+
+def _cards_and_placement(seen: Seen, node: str) -> Iterator[Path]:
+    """Yield what follows from a node having other cards."""
+    yield from (path for path in seen.wrong if path[:2] == ("devices", node))
+    yield from seen.placement([node])
 
 
 def expired_at_first_sight(seen: Seen) -> Iterator[Path]:
     for path, (want, have) in seen.wrong.items():
         if path[0] == "node_annotations_written" and len(path) == 3:
-            stamp = _notes(seen, path[1]).get(path[2], "")
+            stamp = seen.notes(path[1]).get(path[2], "")
             if (want, have) == (ABSENT, None) and stamp.startswith("Requesting_"):
                 yield path
 
 
-def read_on_change(seen: Seen) -> Iterable[Path]:
+def read_on_change(seen: Seen) -> Iterator[Path]:
     """The register text is another one than before, and the handshake says Requesting."""
     for state in seen.case.get("earlier", ()):
         for raw in state["nodes"]:
-            before = raw["metadata"].get("annotations") or {}
-            now = _notes(seen, raw["metadata"]["name"])
+            name = raw["metadata"]["name"]
+            before, now = raw["metadata"].get("annotations") or {}, seen.notes(name)
             changed = any(
                 key in before and before[key] != text and "register" in key
                 for key, text in now.items()
             )
             if changed and any(text.startswith("Requesting") for text in now.values()):
-                return seen.wrong
-    return ()
+                yield from _cards_and_placement(seen, name)
+                yield from _stamped_by_us(seen, name)
 
 
-def gone_with_the_capacity(seen: Seen) -> Iterable[Path]:
+def _stamped_by_us(seen: Seen, node: str) -> Iterator[Path]:
+    """Yield the handshakes of vendors with cards there that only we stamp."""
+    held = (seen.answer.get("devices", {}).get(node) or {}).keys()
+    keys = {_BY_KEYWORD[word].handshake_key for word in held}
+    for path, (_, have) in seen.wrong.items():
+        of_node = path[:2] == ("node_annotations_written", node)
+        if of_node and path[-1] in keys and str(have).startswith("Requesting_"):
+            yield path
+
+
+def gone_with_the_capacity(seen: Seen) -> Iterator[Path]:
     """Cards that are made up of what the node no longer says."""
     if "earlier" not in seen.case:
-        return ()
+        return
     for path, (want, have) in seen.wrong.items():
         if path[0] == "devices" and len(path) == 3 and want != ABSENT and have == ABSENT:
-            spec = next((spec for spec in _SPECS if spec.keyword == path[2]), None)
+            spec = _BY_KEYWORD.get(path[2])
             if spec is not None and spec.handshake_key is None:
-                return seen.wrong
-    return ()
+                yield from _cards_and_placement(seen, path[1])
 
 
-def bad_text_costs_itself(seen: Seen) -> Iterable[Path]:
+def bad_text_costs_itself(seen: Seen) -> Iterator[Path]:
     """HAMi reads no card of a text of which we read some."""
     if "earlier" in seen.case or "Requesting" in str(seen.case.get("nodes")):
-        return ()
-    for path, (want, have) in seen.wrong.items():
-        if path[0] == "devices" and want in (ABSENT, None) and have not in (ABSENT, None):
-            return seen.wrong
-    return ()
+        return
+    for node in _only_ours(seen):
+        yield from _cards_and_placement(seen, node)
 
 
-def nothing_allocatable(seen: Seen) -> Iterable[Path]:
-    """The node that HAMi takes offers none of a resource that the pod asks for."""
+def nothing_allocatable(seen: Seen) -> Iterator[Path]:
+    """The node that HAMi takes offers none of the devices of a vendor that the pod asks."""
     node = seen.expect.get("filter", {}).get("node")
     refused = seen.answer.get("filter", {}).get("failedNodes", {})
     if node is None or refused.get(node) != "node unregistered":
-        return ()
-    for raw in seen.case["nodes"]:
-        if raw["metadata"]["name"] == node:
-            offered = raw["status"].get("allocatable") or {}
-            if any(str(offered.get(name, "0")) == "0" for name, _ in seen.amounts()):
-                return [path for path in seen.wrong if path[0] in (*AFTER_FILTER, "devices")]
-    return ()
+        return
+    asked = {vendor for entry in seen.answer.get("requests", ()) for vendor in entry}
+    offered = seen.allocatable(node)
+    proofs = [
+        _BY_KEYWORD[word].supply_resource or _BY_KEYWORD[word].count_resource for word in asked
+    ]
+    if any(str(offered.get(name, "0")) == "0" for name in proofs):
+        yield from _cards_and_placement(seen, node)
 
 
 def bad_weights(seen: Seen) -> Iterable[Path]:
@@ -295,11 +164,21 @@ def bad_weights(seen: Seen) -> Iterable[Path]:
     return ()
 
 
-def lock_words(seen: Seen) -> Iterable[Path]:
-    want, have = seen.expect.get("bind", {}), seen.answer.get("bind", {})
-    if want.get("error") and have.get("error"):
-        return [path for path in seen.wrong if path[0] == "bind"]
-    return ()
+def lock_words(seen: Seen) -> Iterator[Path]:
+    """The lock text has neither one part nor three; both refuse."""
+    want, have = seen.expect.get("bind", {}).get("error"), seen.answer.get("bind", {}).get("error")
+    notes = [seen.notes(node) for node in seen.chosen]
+    texts = [text for one in notes for key, text in one.items() if key in _LOCKS]
+    if want and have and any(text.count(",") not in (0, 2) for text in texts):
+        yield ("bind", "error")
+
+
+def lock_removed(seen: Seen) -> Iterator[Path]:
+    """Both fail to bind; only HAMi removes a lock."""
+    if seen.expect.get("bind", {}).get("error") == seen.answer.get("bind", {}).get("error"):
+        for path, pair in seen.wrong.items():
+            if path[:2] == ("bind", "node_annotations") and pair == (None, ABSENT):
+                yield path
 
 
 def own_lock(seen: Seen) -> Iterator[Path]:
@@ -307,7 +186,7 @@ def own_lock(seen: Seen) -> Iterator[Path]:
     owner = f",{metadata.get('namespace')},{metadata.get('name')}"
     for path, (want, have) in seen.wrong.items():
         if path[:2] == ("bind", "node_annotations") and want == ABSENT:
-            before = _notes(seen, str(seen.answer["filter"]["node"])).get(path[2], "")
+            before = seen.notes(str(seen.answer["filter"]["node"])).get(path[2], "")
             if before.endswith(owner) and str(have).endswith(owner):
                 yield path
 
@@ -394,11 +273,3 @@ def slices(seen: Seen) -> Iterator[Path]:
 
 def panics(seen: Seen) -> Iterable[Path]:
     return [path for path in seen.wrong if path == ("panic",)]
-
-
-def same_json(want: Any, have: Any) -> bool:
-    """Whether two texts are the same JSON value."""
-    try:
-        return bool(json.loads(want) == json.loads(have))
-    except (TypeError, ValueError):
-        return False

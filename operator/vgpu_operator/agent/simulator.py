@@ -211,14 +211,7 @@ def every_plugin(settings: model_settings.Settings) -> dict[str, plugins.Plugin]
 
     A node has its cards whatever the operator serves.
     """
-    sections = settings.vendors
-    switched_on = sections.model_copy(
-        update={
-            "ascend": sections.ascend.model_copy(update={"enabled": True}),
-            "iluvatar": sections.iluvatar.model_copy(update={"enabled": True}),
-        }
-    )
-    vendors = registry.build(settings.model_copy(update={"vendors": switched_on}))
+    vendors = registry.build(model_settings.with_every_vendor(settings))
     return plugins.build({vendor.spec.keyword: vendor.spec for vendor in vendors})
 
 

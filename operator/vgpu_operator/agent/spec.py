@@ -33,6 +33,7 @@ import yaml
 
 from vgpu_operator.agent import spec_cards
 from vgpu_operator.model import device, errors
+from vgpu_operator.model.vendor_settings import section
 
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, None: 1.0}
@@ -220,7 +221,8 @@ def build(values: object, *, source: str = "the simulation") -> Simulation:
 def _describe(error: Any) -> str:
     """Return path and complaint of one pydantic error."""
     path = ".".join(str(part) for part in error["loc"] if part not in (_LISTED, _COUNTED))
-    return f"{path or 'the top'}: {error['msg'].removeprefix('Value error, ')}"
+    what = section.complaint(error, unknown="there is no such field")
+    return f"{path or 'the top'}: {what}"
 
 
 def load(path: Path) -> Simulation:
@@ -233,7 +235,7 @@ def load(path: Path) -> Simulation:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as fault:
         cause = getattr(fault, "strerror", None) or str(fault)
-        raise errors.SettingsError(f"cannot read {path}: {cause}") from fault
+        raise errors.SettingsError(f"{path} cannot be read: {cause}") from fault
     except yaml.YAMLError as fault:
         cause = " ".join(str(fault).split())
         raise errors.SettingsError(f"{path} is no YAML: {cause}") from fault

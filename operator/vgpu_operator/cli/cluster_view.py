@@ -33,6 +33,7 @@ class ClusterView:
 
 async def read_view(
     client: kube_client.KubeClient,
+    configured: settings.Settings,
     *,
     namespace: str | None = None,
     pod_labels: str | None = None,
@@ -40,11 +41,14 @@ async def read_view(
 ) -> ClusterView:
     """List nodes and pods and put them together.
 
+    Cards are there and held whatever the operator serves, so every vendor is read.
+
     Args:
+        configured: names of resources and chips, and what is believed of annotations.
         namespace: only that namespace's pods; None lists all.
         nodes_needed: False goes on without nodes where listing them is denied.
     """
-    configured = settings.Settings()
+    configured = settings.with_every_vendor(configured)
     vendors = {vendor.spec.keyword: vendor for vendor in registry.build(configured)}
     book = ledger.Ledger(vendors=tuple(vendors), trust=configured.ledger.trust, rules=vendors)
     raw_nodes: list[kube_client.Json] = []

@@ -37,7 +37,8 @@ def decode(
         text = sys.stdin.read().strip("\r\n")
     reading = annotation_kinds.read(text, key=key)
     table = annotation_kinds.table(reading)
-    options.show(table, output, empty=f"{reading.title}: empty")
+    if table.rows or not reading.faults or output in (render.Output.JSON, render.Output.YAML):
+        options.show(table, output, empty=f"{reading.title}: empty")
     for fault in reading.faults:
         options.note(f"unreadable: {fault}")
     if reading.faults:

@@ -1,10 +1,12 @@
-"""What went wrong, as one line and an exit code: 1 failed, 2 wrong usage, 130 interrupted."""
+"""What went wrong, as one line and an exit code: 1 failed, 2 wrong usage,
+130 interrupted, 143 ended by SIGTERM."""
 
 from vgpu_operator.cli import render
 
 FAILED = 1
 WRONG_USAGE = 2
 INTERRUPTED = 130
+TERMINATED = 143
 
 
 def sentence(fault: Exception) -> str:

@@ -18,6 +18,8 @@ Json: TypeAlias = Mapping[str, Any]
 
 LARGEST_FILE_BYTES: Final = 2**28
 
+_OTHER_FILES: Final = "settings go to --config, simulated nodes to vgpu agent --simulate"
+
 
 @dataclass(slots=True)
 class Manifests:
@@ -35,7 +37,7 @@ def read(paths: Sequence[str]) -> Manifests:
     Raises:
         DecodeError: a file cannot be read or an object has a wrong shape; the
             text names file, document and field.
-        OSError: there is no such file.
+        SettingsError: there is no such file, or it may not be read.
     """
     found = Manifests()
     places: dict[tuple[str, str, str], str] = {}
@@ -68,7 +70,10 @@ def _taken_apart(document: object, where: str) -> Iterator[tuple[str, Json]]:
     raw = _mapping(document, where, "")
     kind = raw.get("kind")
     if not isinstance(kind, str) or not kind:
-        raise errors.DecodeError("kind: a text such as Pod or Node is wanted", key=where)
+        words = "kind: a text such as Pod or Node is wanted"
+        if not {"kind", "apiVersion"} & raw.keys():  # a file of another command, perhaps
+            words += f"; {_OTHER_FILES}"
+        raise errors.DecodeError(words, key=where)
     if kind.endswith("List"):
         for place, item in enumerate(_list(raw.get("items"), where, "items")):
             member = f"{where}, items[{place}]"
@@ -87,12 +92,16 @@ def _documents(path: str) -> Iterator[object]:
         text = sys.stdin.read()
     else:
         file = Path(path)
-        if file.stat().st_size > LARGEST_FILE_BYTES:
-            raise errors.DecodeError(f"it is larger than {LARGEST_FILE_BYTES} bytes", key=path)
         try:
+            if file.stat().st_size > LARGEST_FILE_BYTES:
+                raise errors.DecodeError(f"it is larger than {LARGEST_FILE_BYTES} bytes", key=path)
             text = file.read_text(encoding="utf-8")
         except UnicodeDecodeError as fault:
             raise errors.DecodeError(f"it is no UTF-8: {fault}", key=path) from fault
+        except OSError as fault:
+            raise errors.SettingsError(
+                f"{path} cannot be read: {fault.strerror or fault}"
+            ) from fault
     if text.lstrip().startswith("{"):
         try:
             whole = json.loads(text)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from vgpu_operator.cli import cluster_view
     from vgpu_operator.ledger import ledger
-    from vgpu_operator.model import records
+    from vgpu_operator.model import records, settings
 
 
 def register(app: typer.Typer) -> None:
@@ -26,12 +26,27 @@ def nodes(
     name: Annotated[str | None, typer.Argument(help="Only this node.")] = None,
     selector: options.Selector = None,
     output: options.Output = render.Output.TABLE,
+    config: options.Config = None,
+    device_config: options.DeviceConfig = None,
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
 ) -> None:
-    """Show every card: what it has, what pods hold of it, and how it is."""
+    """Show every card: what it has, what pods hold of it, and how it is.
+
+    Cards of all vendors are shown, of those too that the operator leaves off. Give its
+    settings where they rename resources or chips.
+    """
+    from vgpu_operator.cli import run
+
     asyncio.run(
-        _nodes(name=name, selector=selector, output=output, kubeconfig=kubeconfig, context=context)
+        _nodes(
+            name=name,
+            selector=selector,
+            output=output,
+            configured=run.load_settings(config, device_config=device_config),
+            kubeconfig=kubeconfig,
+            context=context,
+        )
     )
 
 
@@ -40,6 +55,7 @@ async def _nodes(
     name: str | None,
     selector: str | None,
     output: render.Output,
+    configured: settings.Settings,
     kubeconfig: str | None,
     context: str | None,
 ) -> None:
@@ -51,7 +67,7 @@ async def _nodes(
         kubeconfig=kubeconfig, context=context
     ) as client:
         chosen = await _chosen(client, name=name, selector=selector)
-        view = await cluster_view.read_view(client)
+        view = await cluster_view.read_view(client, configured)
     for node, fault in view.faults:
         if chosen is None or node in chosen:
             options.note(f"warning: node {node}: {fault}")

@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,6 +26,17 @@ AllNamespaces = Annotated[
 Selector = Annotated[
     str | None,
     typer.Option("--selector", "-l", metavar="LABELS", help="Only objects with these labels."),
+]
+Config = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="Settings file (YAML).")
+]
+DeviceConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--device-config",
+        metavar="FILE",
+        help="HAMi's device-config.yaml; a field that --config names wins.",
+    ),
 ]
 Output = Annotated[render.Output, typer.Option("--output", "-o", help="How the answer is written.")]
 

@@ -12,7 +12,7 @@ from vgpu_operator.cli import options, render
 if TYPE_CHECKING:
     from vgpu_operator.cli import cluster_view
     from vgpu_operator.ledger import ledger
-    from vgpu_operator.model import records
+    from vgpu_operator.model import records, settings
 
 
 def register(app: typer.Typer) -> None:
@@ -26,10 +26,18 @@ def pods(
     all_namespaces: options.AllNamespaces = False,
     selector: options.Selector = None,
     output: options.Output = render.Output.TABLE,
+    config: options.Config = None,
+    device_config: options.DeviceConfig = None,
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
 ) -> None:
-    """Show the pods that hold cards, and those that wait for one with the scheduler's words."""
+    """Show the pods that hold cards, and those that wait for one with the scheduler's words.
+
+    Cards of all vendors count, of those too that the operator leaves off. Give its
+    settings where they rename resources or chips.
+    """
+    from vgpu_operator.cli import run
+
     if all_namespaces and name:
         raise typer.BadParameter("a pod is named within one namespace: leave out -A or the name")
     asyncio.run(
@@ -38,6 +46,7 @@ def pods(
             namespace=None if all_namespaces else namespace or "",
             selector=selector,
             output=output,
+            configured=run.load_settings(config, device_config=device_config),
             kubeconfig=kubeconfig,
             context=context,
         )
@@ -50,6 +59,7 @@ async def _pods(
     namespace: str | None,
     selector: str | None,
     output: render.Output,
+    configured: settings.Settings,
     kubeconfig: str | None,
     context: str | None,
 ) -> None:
@@ -66,7 +76,7 @@ async def _pods(
         if name and namespace:
             await client.get(paths.pod(namespace, name))
         view = await cluster_view.read_view(
-            client, namespace=namespace, pod_labels=selector, nodes_needed=False
+            client, configured, namespace=namespace, pod_labels=selector, nodes_needed=False
         )
     where = f"in namespace {namespace}" if namespace else "in the cluster"
     who = f"pod {namespace}/{name}" if name else "no pod"

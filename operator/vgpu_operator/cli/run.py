@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from vgpu_operator.cli import options as cli_options
 from vgpu_operator.model import errors
 
 LARGEST_CONFIG_BYTES = 2**20
@@ -24,11 +25,8 @@ def run(
         typer.Option(help="Kubeconfig file; without it the pod's service account, then kubectl's."),
     ] = None,
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
-    config: Annotated[Path | None, typer.Option(help="Settings file (YAML).")] = None,
-    device_config: Annotated[
-        Path | None,
-        typer.Option(help="HAMi's device-config.yaml; a field that --config names wins."),
-    ] = None,
+    config: cli_options.Config = None,
+    device_config: cli_options.DeviceConfig = None,
     extender_bind: Annotated[
         str, typer.Option(help="Where kube-scheduler calls; loopback only.")
     ] = "127.0.0.1:8080",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
@@ -24,6 +24,7 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate(
+    context: typer.Context,
     files: Annotated[
         list[str] | None,
         typer.Option(
@@ -41,18 +42,16 @@ def simulate(
             help="One case a line (JSON), - for standard input: answers one line for each.",
         ),
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="Settings file (YAML).")] = None,
-    device_config: Annotated[
-        Path | None,
-        typer.Option(help="HAMi's device-config.yaml; a field that --config names wins."),
-    ] = None,
+    config: options.Config = None,
+    device_config: options.DeviceConfig = None,
     output: options.Output = render.Output.TABLE,
 ) -> None:
     """Place the pending pods of these files, one after another, with the operator's own rules.
 
     Pods with a node hold the cards that their annotations say. Only cards are
     judged: taints, affinity, CPU and memory are kube-scheduler's business. The
-    exit code is 1 when some pod finds no node.
+    exit code is 1 when some pod finds no node. With -o yaml or json the answer holds
+    every annotation that would be written too.
     """
     if bool(files) == bool(cases):
         raise typer.BadParameter("give either -f FILE or --cases FILE")
@@ -61,6 +60,9 @@ def simulate(
             raise typer.BadParameter(
                 "--cases brings its own settings: leave out --config and --device-config"
             )
+        given = context.get_parameter_source("output")
+        if given is not None and given.name != "DEFAULT":
+            raise typer.BadParameter("--cases answers lines of JSON: leave out --output")
         _answer_cases(cases)
         return
     from vgpu_operator.cli import manifests, run
@@ -74,7 +76,7 @@ def simulate(
     settings = run.load_settings(config, device_config=device_config)
     rows = list(placements(found, settings, clock.SystemClock().now()))
     table = render.Table(kind="PlacementList", columns=_COLUMNS, rows=rows)
-    options.show(table, output, empty="no pod is pending that asks for a card")
+    options.show(table, output, empty=_nothing_to_place(found))
     if any(not row["fits"] for row in rows):
         raise typer.Exit(errors.FAILED)
 
@@ -91,9 +93,28 @@ def _answer_cases(path: str) -> None:
         for answer in simulate_cases.answers(lines):
             sys.stdout.write(answer + "\n")
         return
-    with Path(path).open("rb") as lines:
+    with _opened(path) as lines:
         for answer in simulate_cases.answers(lines):
             sys.stdout.write(answer + "\n")
+
+
+def _opened(path: str) -> BinaryIO:
+    from vgpu_operator.model import errors as model_errors
+
+    try:
+        return Path(path).open("rb")
+    except OSError as fault:
+        raise model_errors.SettingsError(
+            f"{path} cannot be read: {fault.strerror or fault}"
+        ) from fault
+
+
+def _nothing_to_place(found: manifests.Manifests) -> str:
+    """Return why the answer is empty."""
+    words = "no pod is pending that asks for a card"
+    if any(_is_pending(raw) for raw in found.pods):
+        words += " (no limit names a resource of these settings; see docs/vendors)"
+    return words
 
 
 def placements(
@@ -115,7 +136,8 @@ def placements(
         if not admitted.verdict.allowed:
             yield _row(record, message=f"refused at admission: {admitted.verdict.message}")
         elif record.scheduler == settings.scheduler_name:
-            yield _placed_row(world.place(record, nodes, now), nodes)
+            placed = world.place(record, nodes, now)
+            yield _placed_row(placed, nodes, _written(raw, admitted.pod, placed))
         elif record.request.wants_devices:
             yield _row(
                 record,
@@ -127,14 +149,10 @@ def placements(
 
 def _switched_off(raw: Mapping[str, Any], settings: Any) -> str:
     """Return which chips of vendors that are off by default the pod asks for."""
+    from vgpu_operator.model import settings as model_settings
     from vgpu_operator.vendors import registry, requests
 
-    on = {
-        name: getattr(settings.vendors, name).model_copy(update={"enabled": True})
-        for name in ("ascend", "iluvatar")
-    }
-    vendors = settings.vendors.model_copy(update=on)
-    every = registry.build(settings.model_copy(update={"vendors": vendors}))
+    every = registry.build(model_settings.with_every_vendor(settings))
     return ", ".join(requests.without_weights(raw, every, aliases={}).vendors)
 
 
@@ -143,12 +161,35 @@ def _is_pending(raw: Mapping[str, Any]) -> bool:
     return not raw["spec"].get("nodeName") and status.get("phase", "Pending") == "Pending"
 
 
-def _placed_row(placed: flow.Placed, nodes: tuple[str, ...]) -> dict[str, Any]:
+def _written(
+    sent: Mapping[str, Any], admitted: Mapping[str, Any], placed: flow.Placed
+) -> dict[str, Mapping[str, str | None]]:
+    """Return every annotation that is written, by who writes it; None = removed."""
+    from vgpu_operator.wire import shape
+
+    had, has = (
+        shape.mapping(shape.mapping(pod.get("metadata")).get("annotations"))
+        for pod in (sent, admitted)
+    )
+    by_admission: dict[str, str | None] = dict.fromkeys(had.keys() - has.keys())
+    by_admission |= {key: text for key, text in has.items() if had.get(key) != text}
+    bound = placed.bound
+    return {
+        "admission": by_admission,
+        "binding": dict(bound.annotations) if bound is not None else {},
+        "node": dict(bound.node_annotations) if bound is not None else {},
+    }
+
+
+def _placed_row(
+    placed: flow.Placed, nodes: tuple[str, ...], written: Mapping[str, Any]
+) -> dict[str, Any]:
     if not placed.record.request.wants_devices:
-        return _row(placed.record, fits=True, message="it asks for no card: any node")
+        message = "it asks for no card: any node"
+        return _row(placed.record, fits=True, message=message, written=written)
     if placed.granted is None or placed.bound is None or placed.bound.error:
         message = placed.bound.error if placed.bound is not None else _why_not(placed, nodes)
-        return _row(placed.record, message=message, rejections=placed.rejections)
+        return _row(placed.record, message=message, rejections=placed.rejections, written=written)
     containers = placed.record.request.containers
     shares = [
         {
@@ -169,6 +210,7 @@ def _placed_row(placed: flow.Placed, nodes: tuple[str, ...]) -> dict[str, Any]:
         shares=shares,
         rejections=placed.rejections,
         scores={name: round(score, 2) for name, score in placed.scores.items()},
+        written=written,
     )
 
 
@@ -190,6 +232,7 @@ def _row(
     shares: list[dict[str, Any]] | None = None,
     rejections: Mapping[str, Any] | None = None,
     scores: Mapping[str, float] | None = None,
+    written: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     return {
         "namespace": record.key.namespace,
@@ -200,6 +243,7 @@ def _row(
         "message": message,
         "scores": dict(scores or {}),
         "rejections": {name: str(why) for name, why in (rejections or {}).items()},
+        "written": written or {},
     }
 
 

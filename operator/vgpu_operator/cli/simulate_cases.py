@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from vgpu_operator.cli import simulate_answer, simulate_codec
+from vgpu_operator.cli import simulate_answer, simulate_codec, simulate_shape
 from vgpu_operator.flows import dry_run, simulate
 from vgpu_operator.model import device_config, errors, settings
 from vgpu_operator.vendors import base, mig, registry, topology
@@ -57,21 +57,22 @@ def answer(case: Mapping[str, Any]) -> Json:
     """
     if "kind" in case:
         return simulate_codec.answer(case)
-    flags = shape.mapping(case.get("flags"))
+    simulate_shape.check(case)
+    flags = case.get("flags") or {}
     configured, vendors = _configured(orjson.dumps(flags, option=orjson.OPT_SORT_KEYS).decode())
+    recorded = case.get("record") or ()
     now = _time(case)
     world = simulate.Simulation(configured, vendors)
     world.see_quotas(shape.mappings(case.get("quotas")))
     world.see_pods(shape.mappings(case.get("pods")))
-    for state in sorted(
-        shape.mappings(case.get("earlier")), key=lambda state: -_seconds_before(state)
-    ):
-        then = now - datetime.timedelta(seconds=_seconds_before(state))
+    earlier = shape.mappings(case.get("earlier"))
+    for state in sorted(earlier, key=lambda state: -state["seconds_before"]):
+        then = now - datetime.timedelta(seconds=state["seconds_before"])
         world.see_nodes(shape.mappings(state.get("nodes")), then)
     nodes = shape.mappings(case.get("nodes"))
     registered = world.see_nodes(nodes, now)
     found: Json = {"devices": {name: _devices(world, name) for name in registered}}
-    if "node_annotations" in case.get("record", ()):
+    if "node_annotations" in recorded:
         found["node_annotations_written"] = {
             name: simulate_answer.placeholders(texts, now)
             for name, texts in registered.items()
@@ -109,7 +110,7 @@ def _placed(
     if not simulate_answer.is_ours(record, world.books.settings.scheduler_name):
         return found | {"filter": {"called": False}}
     found["requests"] = simulate_answer.requests(record.request.containers)
-    if "simulation" in case.get("record", ()):
+    if "simulation" in (case.get("record") or ()):
         tried = dry_run.filter_objects(world.books, record, shape.mappings(case.get("nodes")))
         found["simulation"] = simulate_answer.dry_run(tried.fitting, tried.rejections)
     placed = world.place(record, nodes, now)
@@ -165,15 +166,8 @@ def _opts_out(pod: Mapping[str, Any]) -> bool:
 def _time(case: Mapping[str, Any]) -> datetime.datetime:
     now = clock_text.decode_time(shape.text(case.get("now")))
     if now is None:
-        raise errors.DecodeError("now is missing or no time", key="the case")
+        raise simulate_shape.wrong("now is missing or no time")
     return now
-
-
-def _seconds_before(state: Mapping[str, Any]) -> float:
-    value = state.get("seconds_before")
-    if not isinstance(value, (int, float)):
-        raise errors.DecodeError("seconds_before is missing or no number", key="earlier")
-    return value
 
 
 @functools.lru_cache(maxsize=64)
@@ -184,21 +178,21 @@ def _configured(flags: str) -> tuple[settings.Settings, tuple[base.Vendor, ...]]
     values: Json = {
         "ledger": {"trust": settings.Trust.ANNOTATIONS},
         "defaultSchedulerPolicy": policies,
-        "vendors": _vendors_section(given.get("device_config", {})),
+        "vendors": _vendors_section(given.get("device_config") or {}),
     }
     if "force_overwrite_default_scheduler" in given:
         values["forceOverwriteDefaultScheduler"] = given["force_overwrite_default_scheduler"]
-    configured = settings.build(values)
+    configured = settings.with_every_vendor(settings.build(values))
     return configured, registry.build(configured)
 
 
 def _vendors_section(hamis: Json) -> Json:
-    """Return our section for HAMi's device configuration; Ascend and Iluvatar are on."""
-    document = device_config.decode(orjson.dumps(hamis).decode())
-    section: Json = dict(device_config.vendor_values(document))
-    for name in ("ascend", "iluvatar"):
-        section[name] = {"enabled": True, **section.get(name, {})}
-    return section
+    """Return our section for HAMi's device configuration."""
+    try:
+        document = device_config.decode(orjson.dumps(hamis).decode())
+    except errors.SettingsError as fault:
+        raise errors.SettingsError(f"flags.device_config: {fault}") from fault
+    return dict(device_config.vendor_values(document))
 
 
 _POLICY_FLAGS = {

@@ -5,13 +5,14 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from vgpu_operator.cli import simulate_answer
+from vgpu_operator.cli import simulate_answer, simulate_shape
 from vgpu_operator.machines import handshake as handshake_machine
 from vgpu_operator.machines import node_lock as lock_machine
 from vgpu_operator.model import allocation, device, errors, fitting, reason, request, settings
 from vgpu_operator.vendors import base, mig, nvidia, requests, topology, walk
 from vgpu_operator.wire import (
     clock_text,
+    fields,
     handshake,
     node_lock,
     node_register,
@@ -29,9 +30,9 @@ def answer(case: Mapping[str, Any]) -> Json:
         DecodeError: the kind is unknown, or the case lacks what it needs.
     """
     kind = case["kind"]
-    if kind not in _ANSWERS:
+    if not isinstance(kind, str) or kind not in _ANSWERS:
         raise errors.DecodeError(
-            f"{kind!r} is unknown; known are {', '.join(_ANSWERS)}", key="kind"
+            f"{fields.shown(kind)} is unknown; known are {', '.join(_ANSWERS)}", key="kind"
         )
     return _ANSWERS[kind](case)
 
@@ -55,7 +56,7 @@ def _text(case: Mapping[str, Any]) -> str:
 def _now(case: Mapping[str, Any]) -> datetime.datetime:
     now = clock_text.decode_time(shape.text(case.get("now")))
     if now is None:
-        raise errors.DecodeError("now is missing or no time", key="the case")
+        raise simulate_shape.wrong("now is missing or no time")
     return now
 
 
@@ -70,7 +71,7 @@ def _pod_encode(case: Mapping[str, Any]) -> Json:
             )
             for row in container
         )
-        for container in case["value"]
+        for container in simulate_shape.share_rows(case)
     )
     return {"text": pod_devices.encode_pod_devices(shares)}
 

@@ -6,6 +6,9 @@
        refuse              refuse   ... bound ◄─ Binding ◄─ (choose again)
                              │ 409: read the pod ─► bound already, replaced, or once more
 
+A node may change its dialect while a pod waits: other locks are waited for then,
+and locks that were taken already are given back first.
+
 Two API calls a pod: the lock's PATCH and the Binding. The lock stays when the
 bind succeeds: the device plugin finds its pod by it and removes it.
 """
@@ -33,6 +36,9 @@ from vgpu_operator.wire import extender
 Flow: TypeAlias = Generator[effects.Effect, Any, effects.BindResult]
 Step: TypeAlias = Generator[effects.Effect, Any, str]
 """A part of the flow; its value is an error text, empty when it went well."""
+
+LOCK_TRIES = 3
+"""How often the locks are taken for one bind while the node changes its dialect."""
 
 
 def bind(books: Books, args: extender.BindArgs, now: datetime.datetime) -> Flow:
@@ -75,23 +81,31 @@ def _bind_in_turn(
     granted = reserve(books, record.request, node)
     if isinstance(granted, reason.NodeRejection):
         return f"{pod} no longer fits on {node}: {granted}"
-    reserved = _Reserved(wish=record.request, granted=granted, generation=books.ledger.generation)
-    lock_keys = books.lock_keys(record.request, node)
-    if lock_keys:
-        error, now = yield from take_locks.take(books, record, node, lock_keys, now)
+    generation = books.ledger.generation
+    error = ""
+    held: tuple[str, ...] = ()
+    for _ in range(LOCK_TRIES):
+        error, held, now = yield from take_locks.take(books, record, node, now)
         if error:
-            if _is_bound_by_us(books, pod, node):
-                return ""
-            books.ledger.unassume(pod.uid)
-            return error
-    error = yield from _bind_locked(books, reserved, node, now, locked=bool(lock_keys))
-    if error and _is_bound_by_us(books, pod, node):
-        # An earlier Binding that nobody had answered: its plugin needs the lock.
+            break
+        reserved = _Reserved(
+            wish=record.request, granted=granted, generation=generation, lock_keys=held
+        )
+        try:
+            error = yield from _bind_locked(books, reserved, node, now)
+        except _LocksMovedError:
+            # Under the locks that it holds, nobody else would be kept off its plugin.
+            yield from take_locks.release(books, pod, node, held, now)
+            error, held = f"{node} keeps changing its dialect; kube-scheduler tries again", ()
+            continue
+        break
+    if not error or _is_bound_by_us(books, pod, node):
+        # Bound at last, or by an earlier Binding that nobody had answered: its
+        # plugin needs the lock.
         return ""
-    if error:
-        books.ledger.unassume(pod.uid)
-        if lock_keys:
-            yield from take_locks.release(books, pod, node, lock_keys, now)
+    books.ledger.unassume(pod.uid)
+    if held:
+        yield from take_locks.release(books, pod, node, held, now)
     return error
 
 
@@ -147,11 +161,23 @@ def reserve(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Reserved:
-    """What was reserved before the lock, and the ledger's generation then."""
+    """What was reserved before the lock.
+
+    Attributes:
+        wish: what the pod asked for.
+        granted: the cards.
+        generation: the ledger's generation then.
+        lock_keys: the locks that were taken since; empty where none is used.
+    """
 
     wish: request.PodRequest
     granted: allocation.Allocation
     generation: int
+    lock_keys: tuple[str, ...]
+
+
+class _LocksMovedError(Exception):
+    """The node's plugins use other locks now than those that the pod has taken."""
 
 
 def _still_holds(books: Books, reserved: _Reserved, record: records.PodRecord) -> bool:
@@ -170,16 +196,17 @@ def _still_holds(books: Books, reserved: _Reserved, record: records.PodRecord) -
     )
 
 
-def _bind_locked(
-    books: Books, reserved: _Reserved, node: str, now: datetime.datetime, *, locked: bool
-) -> Step:
+def _bind_locked(books: Books, reserved: _Reserved, node: str, now: datetime.datetime) -> Step:
     """Check again under the lock, then create the Binding.
 
     Without a lock nothing proves that nobody else has bound since, so the
     node's pods are listed each time. The cards are chosen again only where
     something has happened on the node since they were reserved.
+
+    Raises:
+        _LocksMovedError: the node has changed its dialect; nothing was bound.
     """
-    pod, granted = reserved.wish.pod, reserved.granted
+    pod, granted, locked = reserved.wish.pod, reserved.granted, bool(reserved.lock_keys)
     before = books.ledger.record(pod.uid)
     fence = "" if before is None else before.fenced
     if not locked or node not in books.trusted_nodes:
@@ -205,6 +232,9 @@ def _bind_locked(
         if isinstance(chosen, reason.NodeRejection):
             return f"{pod} no longer fits on {node}: {chosen}"
         granted = chosen
+    if books.lock_keys(record.request, node) != reserved.lock_keys:
+        # The promise is written in the dialect that the node speaks now.
+        raise _LocksMovedError
     texts = promises.annotations(books, record, granted, now)
     # What the vendors write (MIG placements, say) counts before the API shows it.
     books.ledger.assume(record.request, granted, notes=texts)

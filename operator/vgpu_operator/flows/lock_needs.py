@@ -10,7 +10,7 @@ lock without looking whose it is.
 import datetime
 from collections.abc import Collection, Iterable, Iterator
 
-from vgpu_operator.flows import effects
+from vgpu_operator.flows import effects, lock_sights
 from vgpu_operator.flows.books import Books
 from vgpu_operator.machines import bind_phase, node_lock
 from vgpu_operator.model import records, request
@@ -18,6 +18,12 @@ from vgpu_operator.wire import node_lock as lock_text
 
 GRACE_S = 1.0
 """How far the watches of Nodes and Pods may be apart before a missing lock is believed."""
+
+ANSWER_S = 5.0
+"""How long the watch may take to show a lock that was put back, before it is asked for again."""
+
+PAUSE_S = 1.0
+"""How often, at most, somebody who removes a pod's lock again and again gets it put back."""
 
 
 def note(books: Books, record: records.PodRecord) -> None:
@@ -30,19 +36,17 @@ def note(books: Books, record: records.PodRecord) -> None:
     if node_lock.is_awaited(record):
         books.awaited.setdefault(record.node, {})[uid] = None
     else:
-        forget(books, record, served=True)
+        served(books, record)
 
 
-def forget(books: Books, record: records.PodRecord, *, served: bool = False) -> None:
-    """Take a pod off the account.
+def forget(books: Books, record: records.PodRecord) -> None:
+    """Take a pod that is gone off the account."""
+    books.allocating.pop(record.key.uid, None)
+    served(books, record)
 
-    Args:
-        books: what is known.
-        record: the pod.
-        served: it needs its lock no more, but is still there.
-    """
-    if not served:
-        books.allocating.pop(record.key.uid, None)
+
+def served(books: Books, record: records.PodRecord) -> None:
+    """Note that a pod needs its lock no more."""
     here = books.awaited.get(record.node)
     if here is not None:
         here.pop(record.key.uid, None)
@@ -108,40 +112,57 @@ def _is_reserved(books: Books, uid: str, node: str) -> bool:
     return held is not None and held.node == node and books.ledger.assumed(uid)
 
 
-def since(books: Books, owner: records.PodRecord) -> datetime.datetime | None:
-    """Return since when a pod without lock has been allocating; None when unknown."""
-    if owner.bind_time_s is not None:
+def since(
+    books: Books, owner: records.PodRecord, now: datetime.datetime
+) -> datetime.datetime | None:
+    """Return since when a pod without lock has been allocating; None when unknown.
+
+    A bind time that lies ahead is no time: the pod counts from when a tick first
+    found it so.
+    """
+    if owner.bind_time_s is not None and owner.bind_time_s <= now.timestamp():
         return datetime.datetime.fromtimestamp(owner.bind_time_s, tz=datetime.UTC)
     return books.allocating.get(owner.key.uid)
 
 
 def put_back(
-    books: Books, *, nodes: Iterable[str], now: datetime.datetime, again: bool = False
+    books: Books, *, nodes: Iterable[str], now: datetime.datetime
 ) -> tuple[effects.PatchNode, ...]:
     """Return the writes of locks that are missing and still needed, in their pods' names.
 
     Leader only; conditioned on the Node's version. The watch shows what came of
-    it, so the same version is not answered twice.
-
-    Args:
-        books: what is known.
-        nodes: where to look.
-        now: the time.
-        again: ask once more for what was asked for and has not happened.
+    it: while a write may be on its way nothing is asked for, and nothing else
+    is announced. One that has come to nothing is repeated to the letter, so
+    that whichever of the two happens is known for ours. For one pod, a lock
+    that is removed again and again is put back once a second.
     """
     if not books.leader:
         return ()
     wanted = []
     for name in nodes:
         seen = books.nodes.get(name)
-        if seen is None or name not in books.awaited:
+        if seen is None or name not in books.awaited or _is_on_its_way(books, seen, now):
             continue
         texts: dict[str, str] = {}
-        for key, pod in _missing(books, seen, now):
-            texts[key] = new_text(books, pod, key, now)
-            books.locks.announce(name, {key: texts[key]}, owner_uid=pod.uid)
-        if texts and (again or books.locks.returned_at(name) != seen.resource_version):
-            books.locks.note_return(name, seen.resource_version)
+        for key, record in _missing(books, seen, now):
+            last = books.locks.returns(name).get(key)
+            text = new_text(books, record.key, key, now)
+            if last is not None and last.owner_uid == record.key.uid:
+                if last.unserved == record.to_allocate and _is_within(last.at, PAUSE_S, now):
+                    continue
+                if last.version == seen.resource_version:
+                    text = last.text
+            texts[key] = text
+            books.locks.announce(name, {key: text}, owner_uid=record.key.uid)
+            asked = lock_sights.LockReturn(
+                version=seen.resource_version,
+                at=now,
+                text=text,
+                owner_uid=record.key.uid,
+                unserved=record.to_allocate,
+            )
+            books.locks.note_return(name, key, asked)
+        if texts:
             wanted.append(
                 effects.PatchNode(
                     node=name, annotations=texts, resource_version=seen.resource_version
@@ -150,9 +171,22 @@ def put_back(
     return tuple(wanted)
 
 
+def _is_on_its_way(books: Books, seen: records.NodeRecord, now: datetime.datetime) -> bool:
+    """Whether a lock may just be being put back on this very version of the Node."""
+    return any(
+        last.version == seen.resource_version and _is_within(last.at, ANSWER_S, now)
+        for last in books.locks.returns(seen.name).values()
+    )
+
+
+def _is_within(since: datetime.datetime, limit_s: float, now: datetime.datetime) -> bool:
+    """Whether less than that time has passed; a clock that was set back proves nothing."""
+    return 0 <= (now - since).total_seconds() < limit_s
+
+
 def _missing(
     books: Books, seen: records.NodeRecord, now: datetime.datetime
-) -> Iterator[tuple[str, request.PodKey]]:
+) -> Iterator[tuple[str, records.PodRecord]]:
     """Yield the locks to be put back on a node, and for whom."""
     for uid in books.awaited.get(seen.name, ()):
         record = books.ledger.record(uid)
@@ -162,7 +196,7 @@ def _missing(
             if books.locks.get(seen.name, key) is not None:
                 continue
             if _is_due_back(books, record, key, now):
-                yield key, record.key
+                yield key, record
 
 
 def _is_due_back(books: Books, record: records.PodRecord, key: str, now: datetime.datetime) -> bool:

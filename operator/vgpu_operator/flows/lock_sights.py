@@ -50,6 +50,25 @@ class LockSight:
         return self.lock.namespace, self.lock.pod
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockReturn:
+    """The last time that we asked for a missing lock to be put back.
+
+    Attributes:
+        version: the Node's version that the write was conditioned on.
+        at: when we asked.
+        text: what we wrote.
+        owner_uid: the pod that needs it.
+        unserved: the vendors whose plugins still owed that pod its part.
+    """
+
+    version: str
+    at: datetime.datetime
+    text: str
+    owner_uid: str
+    unserved: frozenset[str]
+
+
 @dataclass(slots=True)
 class LockSights:
     """Sights by node and lock key."""
@@ -59,7 +78,7 @@ class LockSights:
     _announced: dict[str, dict[str, tuple[str, str]]] = field(default_factory=dict)
     _done: dict[tuple[str, str], datetime.datetime] = field(default_factory=dict)
     _missing: dict[tuple[str, str], datetime.datetime] = field(default_factory=dict)
-    _returned_at: dict[str, str] = field(default_factory=dict)
+    _returns: dict[str, dict[str, LockReturn]] = field(default_factory=dict)
 
     def announce(self, node: str, texts: Mapping[str, str], *, owner_uid: str) -> None:
         """Note what is about to be written: the watch may show it before the answer comes."""
@@ -120,7 +139,7 @@ class LockSights:
         for key in tuple(self._by_node.get(node, ())):
             self.drop(node, key)
         self._announced.pop(node, None)
-        self._returned_at.pop(node, None)
+        self._returns.pop(node, None)
         for place in [place for place in self._missing if place[0] == node]:
             del self._missing[place]
 
@@ -143,13 +162,13 @@ class LockSights:
         """Return when this lock, absent and needed, was first asked about here."""
         return self._missing.setdefault((node, key), now)
 
-    def returned_at(self, node: str) -> str:
-        """Return the Node's version that we last answered by putting locks back."""
-        return self._returned_at.get(node, "")
+    def returns(self, node: str) -> Mapping[str, LockReturn]:
+        """Return when and how each lock of a node was last put back, by key."""
+        return self._returns.get(node, {})
 
-    def note_return(self, node: str, version: str) -> None:
-        """Note that we answer that version of the Node by putting locks back."""
-        self._returned_at[node] = version
+    def note_return(self, node: str, key: str, asked: LockReturn) -> None:
+        """Note that we ask for a lock to be put back."""
+        self._returns.setdefault(node, {})[key] = asked
 
     def nodes_of(self, namespace: str, pod: str) -> frozenset[str]:
         """Return the nodes with a lock that names the pod."""

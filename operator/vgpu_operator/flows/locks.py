@@ -89,6 +89,7 @@ def verdict(
     how_old = age(books, node=node, key=key, now=now)
     if who in node_lock.FREE or who is node_lock.Holder.SELF:
         besides = {wanted_by.uid} if wanted_by is not None else set()
+        # The lock's own owner has been judged: it has no use of it, or is the pod that asks.
         besides |= {owner.key.uid} if owner is not None else set()
         found = lock_needs.due(books, node=node, key=key, besides=besides)
         if found is not None:
@@ -111,7 +112,7 @@ def _age_of_need(
     """
     if who is node_lock.Holder.UNBOUND:
         return node_lock.Age.EXPIRED
-    since = lock_needs.since(books, owner)
+    since = lock_needs.since(books, owner, now)
     if since is None:
         return node_lock.Age.FRESH
     return node_lock.age(None, first_seen=since, now=now, expiry_s=expiry_s(books, key))

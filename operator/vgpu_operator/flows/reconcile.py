@@ -83,7 +83,7 @@ def quick_tick(books: Books, now: datetime.datetime) -> effects.Reaction:
 def _leaders_second(books: Books, now: datetime.datetime, *, again: bool) -> effects.Reaction:
     locked = books.locks.nodes()
     wanted: list[effects.Effect] = list(locks.forgotten(books, nodes=locked, now=now))
-    wanted += lock_needs.put_back(books, nodes=tuple(books.awaited), now=now, again=True)
+    wanted += lock_needs.put_back(books, nodes=tuple(books.awaited), now=now)
     wanted += _stuck_locks(books, now, again=again)
     wanted += _slow_pods(books, now)
     # Every waiter, lock or not: his own write may have been lost without any event.

@@ -254,11 +254,12 @@ class Simulation:
                 break
             answer = fault = None
             if isinstance(effect, effects.AwaitChange):
-                if self._patient and not waited:
+                first_wait = not waited
+                waited = waited or self._lock_words(node, record)
+                if self._patient and first_wait:
                     answer = self._serve(node, now)
                 else:
                     fault = effects.GivenUp(f"the lock of {node} is held")
-                waited = self._lock_words(node, record)
                 continue
             try:
                 answer = self._perform(effect)
@@ -308,6 +309,11 @@ class Simulation:
 
     def _lock_words(self, node: str, record: records.PodRecord) -> str:
         """Return HAMi's words for a lock that somebody else holds."""
+        needed = {self.books.by_keyword[word].spec.lock_key for word in record.request.vendors}
+        for key in sorted(self.books.nodes[node].locks.keys() & needed):
+            own_expiry_s = self.books.lock_kind(key).expiry_s
+            if own_expiry_s is not None:
+                return f"node {node} has been locked within {own_expiry_s / 60:.0f} minutes"
         if record.group:
             return f"timed out after 28s waiting for node {node} to be unlocked: {_CONTENTION}"
         minutes, seconds = divmod(round(self.books.settings.lock.expiry_s), 60)

@@ -25,24 +25,31 @@ def take(
     books: Books,
     record: records.PodRecord,
     node: str,
-    lock_keys: tuple[str, ...],
     now: datetime.datetime,
-) -> Generator[effects.Effect, Any, tuple[str, datetime.datetime]]:
+) -> Generator[effects.Effect, Any, tuple[str, tuple[str, ...], datetime.datetime]]:
     """Wait for the pod's turn and take all its locks in one write.
 
-    Returns an error text (empty when the locks are ours) and the time.
+    Which locks these are is looked at anew each time: the node may change its
+    dialect during the wait.
+
+    Returns an error text (empty when the locks are ours), the locks that were
+    taken (none where its vendors use none), and the time.
     """
     pod = record.key
-    books.turns.join(node, Waiter(uid=pod.uid, keys=lock_keys, group=record.group))
     spared: records.NodeRecord | None = None
     while True:
+        lock_keys = books.lock_keys(record.request, node)
+        if not lock_keys:
+            books.turns.leave(pod.uid)
+            return "", (), now
         problem = bindable.lost_sense(books, pod, node)
         if problem:
-            return problem, now
+            return problem, (), now
+        books.turns.join(node, Waiter(uid=pod.uid, keys=lock_keys, group=record.group))
         seen = books.nodes[node]
         stuck = _stuck(books, node, lock_keys, pod, now)
         if stuck:
-            return f"{pod} was not bound to {node}: {stuck}", now
+            return f"{pod} was not bound to {node}: {stuck}", (), now
         may_write = yield from _look(books, pod, node, lock_keys, now)
         if not may_write:
             now = yield effects.AwaitChange(node=node, pod=pod)
@@ -76,11 +83,11 @@ def take(
                 now = yield effects.AwaitChange(node=node, pod=pod)
             continue
         except effects.EffectFailed as fault:
-            return f"the lock of {node} cannot be taken: {fault}", now
+            return f"the lock of {node} cannot be taken: {fault}", (), now
         if foreign:
             books.trusted_nodes.discard(node)
         locks.wrote(books, node=node, texts=texts, version=version, now=now, owner_uid=pod.uid)
-        return "", now
+        return "", lock_keys, now
 
 
 def _is_being_released(

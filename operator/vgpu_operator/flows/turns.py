@@ -28,8 +28,14 @@ class Turns:
     _nodes: dict[str, str] = field(default_factory=dict)
 
     def join(self, node: str, waiter: Waiter) -> None:
-        """Add a waiter; one that waits already elsewhere leaves there first."""
+        """Add a waiter; one that waits already elsewhere leaves there first.
+
+        One that waits there keeps its place, also when it wants other locks now.
+        """
         if self._nodes.get(waiter.uid) == node:
+            queue = self._queues[node]
+            if waiter not in queue:
+                queue[:] = [waiter if other.uid == waiter.uid else other for other in queue]
             return
         self.leave(waiter.uid)
         queue = self._queues.setdefault(node, [])

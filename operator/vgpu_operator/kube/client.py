@@ -12,7 +12,6 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 import aiohttp
@@ -23,7 +22,8 @@ import yaml
 from kubernetes_asyncio.config import config_exception
 
 from vgpu_operator.kube import errors
-from vgpu_operator.model import errors as model_errors
+from vgpu_operator.kube import kubeconfig as kubeconfigs
+from vgpu_operator.kube.kubeconfig import ConfigurationError as ConfigurationError
 
 Json: TypeAlias = dict[str, Any]
 
@@ -39,10 +39,6 @@ WATCH_SILENCE_LIMIT_S = 120.0
 
 MAX_CONNECTIONS = 200
 LIST_PAGE = 1000
-
-
-class ConfigurationError(model_errors.VgpuError):
-    """No usable way to an API server was found; the text says where it was sought."""
 
 
 async def load_configuration(
@@ -63,14 +59,10 @@ async def load_configuration(
                 client_configuration=configuration
             )
             return configuration
-    where = kubeconfig or "the default kubeconfig (KUBECONFIG or ~/.kube/config)"
-    if kubeconfig is not None and not Path(kubeconfig).is_file():  # noqa: ASYNC240  # once, at start
-        raise ConfigurationError(
-            f"kubeconfig {kubeconfig} does not exist; name an existing file with --kubeconfig"
-        )
+    where = kubeconfigs.require(kubeconfig)
     try:
         await k8s_config.load_kube_config(
-            config_file=kubeconfig, context=context, client_configuration=configuration
+            config_file=where, context=context, client_configuration=configuration
         )
     except (
         config_exception.ConfigException,
@@ -354,12 +346,18 @@ def _tls(configuration: k8s_client.Configuration) -> ssl.SSLContext | bool:
 
 def _watch_event(line: bytes, path: str) -> Json:
     """Return one event of a watch stream, or raise what an ERROR event stands for."""
-    event: Json = _decoded(line, f"WATCH {path}:")
+    event = _decoded(line, f"WATCH {path}:")
+    raw = event.get("object") if isinstance(event, dict) else None
+    if not isinstance(raw, dict):
+        raise errors.ServerFault(f"WATCH {path}: an event without an object")
     if event.get("type") == "ERROR":
-        status = event.get("object", {})
+        code = raw.get("code")
         raise errors.from_answer(
-            int(status.get("code", 500)), orjson.dumps(status), verb="WATCH", path=path
+            code if isinstance(code, int) else 500, orjson.dumps(raw), verb="WATCH", path=path
         )
+    metadata = raw.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("resourceVersion"), str):
+        raise errors.ServerFault(f"WATCH {path}: an event whose object has no version")
     return event
 
 

@@ -76,10 +76,10 @@ class PodWatch:
         """Hand on one stream of events, in steps; yield each once it is handed on."""
         step = steps.Steps()
         async for event in self._client.watch(paths.PODS, resource_version=version):
-            kind, raw = event["type"], event["object"]
+            kind, raw = event.get("type"), event["object"]
             if kind == "BOOKMARK":
                 self._on_progress(raw["metadata"]["resourceVersion"])
-            else:
+            elif kind in ("ADDED", "MODIFIED", "DELETED"):
                 self._hand_on(kind, raw)
             yield event
             await step.rest()

@@ -261,6 +261,8 @@ class _Counting:
         lasting: dict[str, Charge] = {}
         peak: dict[str, Charge] = {}
         for index, entry in enumerate(shares):
+            if not entry:
+                continue
             own: dict[str, Charge] = {}
             for share in entry:
                 card = share.card_id
@@ -273,6 +275,8 @@ class _Counting:
             else:
                 for card, amount in own.items():
                     lasting[card] = _together(lasting.get(card), amount, is_mask=is_mask)
+        if not peak:
+            return lasting
         charges: dict[str, Charge] = {}
         for card in (*lasting, *(card for card in peak if card not in lasting)):
             now = lasting.get(card, NOTHING)
@@ -297,6 +301,8 @@ class _Counting:
     ) -> quota.Amount:
         lasting, peak = quota.NOTHING, quota.NOTHING
         for index, entry in enumerate(shares):
+            if not entry:
+                continue
             own = quota.NOTHING
             for share in entry:
                 amount = rule.quota_amount(share, self._find_card(vendor, share.card_id))

@@ -93,12 +93,12 @@ def is_stuck(
     """Say whether a bound pod has been allocating for longer than ``stuck_after_s``.
 
     Args:
-        first_seen: since when this process has seen it so: counts where the
-            pod's bind time is unreadable; without it such a pod is never stuck.
+        first_seen: since when this process has seen it so: counts where the pod's
+            bind time is unreadable or lies ahead; without it such a pod is never stuck.
     """
     if record.ended or not record.node or state(record) is not State.ALLOCATING:
         return False
     since = first_seen
-    if record.bind_time_s is not None:
+    if record.bind_time_s is not None and record.bind_time_s <= now.timestamp():
         since = datetime.fromtimestamp(record.bind_time_s, tz=UTC)
     return since is not None and (now - since).total_seconds() > stuck_after_s

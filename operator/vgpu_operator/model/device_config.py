@@ -193,8 +193,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _sentence(path: _Path, error: Any, tree: yaml.Node | None) -> str:
-    unknown = error["type"] == "extra_forbidden"
-    what = "HAMi's device configuration has no such field" if unknown else error["msg"]
+    what = section.complaint(error, unknown="HAMi's device configuration has no such field")
     return f"line {_line(tree, path)}, {_shown(path)}: {what}"
 
 

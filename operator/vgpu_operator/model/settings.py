@@ -198,6 +198,21 @@ class Settings(section.Section):
     wake: WakeSettings = WakeSettings()
 
 
+def with_every_vendor(configured: Settings) -> Settings:
+    """Return the settings with the vendors switched on that are off by default.
+
+    For those who read what is there, which does not depend on what pods may ask for.
+    """
+    families = ((name, getattr(configured.vendors, name)) for name in VendorSettings.model_fields)
+    switched_on = {
+        name: family.model_copy(update={"enabled": True})
+        for name, family in families
+        if hasattr(family, "enabled")
+    }
+    vendors = configured.vendors.model_copy(update=switched_on)
+    return configured.model_copy(update={"vendors": vendors})
+
+
 def build(values: Mapping[str, Any]) -> Settings:
     """Return the settings that ``values`` describe; absent means the default.
 
@@ -209,7 +224,8 @@ def build(values: Mapping[str, Any]) -> Settings:
         return Settings.model_validate(values)
     except pydantic.ValidationError as fault:
         wrong = "; ".join(
-            f"{'.'.join(str(part) for part in error['loc']) or 'the file'}: {error['msg']}"
+            f"{'.'.join(str(part) for part in error['loc']) or 'the file'}: "
+            + section.complaint(error, unknown="there is no such setting")
             for error in fault.errors()
         )
         raise errors.SettingsError(f"the configuration is wrong at {wrong}") from fault

@@ -48,6 +48,20 @@ def decode(text: str) -> Mapping[str, int]:
     return found
 
 
+def is_nothing(text: str) -> bool:
+    """Whether every quantity of such a text is zero: no plugin offers any more.
+
+    The kubelet leaves the names of a plugin that is gone in the capacity.
+
+    >>> is_nothing("a.io/core=0,a.io/memory=0"), is_nothing("a.io/core=0,a.io/memory=4")
+    (True, False)
+    """
+    try:
+        return not any(decode(text).values())
+    except errors.DecodeError:
+        return False
+
+
 def numbered(count: int, *, key: str) -> range:
     """Return the indexes of that many cards.
 

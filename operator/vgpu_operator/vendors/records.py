@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vgpu_operator.model import allocation, errors, records, request
-from vgpu_operator.vendors import base, promised, requests, roster
+from vgpu_operator.vendors import base, capacity, promised, requests, roster
 from vgpu_operator.wire import (
     clock_text,
     dialects,
@@ -38,7 +38,7 @@ def node_record(raw: Mapping[str, Any], vendors: Sequence[base.Vendor]) -> recor
         spec = vendor.spec
         register = vendor.register_text(texts)
         places = None
-        if register is None:
+        if register is None or (spec.register_key is None and capacity.is_nothing(register)):
             places = _older_keys(annotations, spec)
         if places is not None:
             older[spec.keyword] = places
@@ -48,7 +48,9 @@ def node_record(raw: Mapping[str, Any], vendors: Sequence[base.Vendor]) -> recor
         handshake_key = spec.handshake_key if places is None else places.handshake
         _copy_text(annotations, handshake_key, handshakes, spec.keyword)
         _copy_text(annotations, spec.lock_key, locks, spec.lock_key)
-        count = _count(allocatable.get(spec.supply_resource or spec.count_resource))
+        # Amounts are what today's plugin offers; an older one offers a count.
+        supply = spec.count_resource if places is not None else spec.supply_resource
+        count = _count(allocatable.get(supply or spec.count_resource))
         if count is not None:
             counts[spec.keyword] = count
         for key in spec.node_note_keys:

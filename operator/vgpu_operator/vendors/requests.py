@@ -12,6 +12,11 @@ from vgpu_operator.model import errors, policy, request
 from vgpu_operator.vendors import base, roster, selections
 from vgpu_operator.wire import fields, keys, shape
 
+_FEW = 24
+_SHORT = 80
+"""Containers with more resources, or with longer words, are read anew each time: what
+is remembered of others stays small."""
+
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
@@ -115,8 +120,7 @@ def _container(
     if not _is_extended(limits) and not _is_extended(requests):
         return request.ContainerRequest(name=name, kind=kind)
     amounts = (*limits.items(), None, *requests.items())
-    if aliases or not all(entry is None or type(entry[1]) is str for entry in amounts):
-        # Equal is not the same: 1 == True.
+    if aliases or len(amounts) > _FEW or not all(map(_is_short, amounts)):
         return _read_container(name, kind, limits, requests, vendors, aliases)
     made_of = name, kind, amounts
     known = vendors.requests.get(made_of)
@@ -147,6 +151,13 @@ def _read_container(
             devices.append(wish)
     return request.ContainerRequest(
         name=name, kind=kind, devices=tuple(devices), impossible=impossible
+    )
+
+
+def _is_short(entry: tuple[Any, Any] | None) -> bool:
+    """Whether a name and its amount are short texts; equal others differ: ``1 == True``."""
+    return entry is None or (
+        type(entry[0]) is type(entry[1]) is str and len(entry[0]) + len(entry[1]) <= _SHORT
     )
 
 

@@ -29,6 +29,8 @@ _PLAIN: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 """How the API server writes every time; by far the most."""
 _PLAIN_LENGTH: Final = 20
 _UNIX: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
+_LAST_UNIX_S: Final = 253_402_300_799
+"""The last second of year 9999: what comes after it is no time in Python."""
 
 
 def decode_time(text: str) -> datetime | None:
@@ -88,12 +90,13 @@ def encode_rfc3339(now: datetime) -> str:
 
 
 def decode_unix_s(text: str) -> int | None:
-    """Return Unix seconds; None when the text is not digits alone.
+    """Return Unix seconds; None when the text is not digits alone, or no time before year 10000.
 
-    >>> decode_unix_s("1705054796"), decode_unix_s("17e8")
-    (1705054796, None)
+    >>> decode_unix_s("1705054796"), decode_unix_s("17e8"), decode_unix_s("253402300800")
+    (1705054796, None, None)
     """
-    return int(text) if _UNIX.fullmatch(text) else None
+    seconds = int(text) if _UNIX.fullmatch(text) else None
+    return None if seconds is None or seconds > _LAST_UNIX_S else seconds
 
 
 def encode_unix_s(now: datetime) -> str:

@@ -48,7 +48,11 @@ def test_durations_are_read(text, seconds):
         pytest.param(
             {"nodes": [{"name": "a", "count": 2}]}, "nodes.0: count belongs to prefix", id="count"
         ),
-        pytest.param({"nodes": [{"name": "a", "speed": 1}]}, "nodes.0.speed: ", id="unknown field"),
+        pytest.param(
+            {"nodes": [{"name": "a", "speed": 1, "cards": [{"colour": "red"}]}]},
+            "nodes.0.cards.0.colour: there is no such field; nodes.0.speed: there is no such field",
+            id="unknown field",
+        ),
         pytest.param(
             {"nodes": [{"name": "a", "cards": [{"memory": -1}]}]},
             "wrong at nodes.0.cards.0.memory: Input should be greater than or equal to 0",
@@ -85,8 +89,8 @@ def test_a_file_is_read_as_yaml(tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        pytest.param(None, "cannot read", id="absent"),
-        pytest.param(b"\xff\xfe", "cannot read", id="not text"),
+        pytest.param(None, "cannot be read: No such file", id="absent"),
+        pytest.param(b"\xff\xfe", "cannot be read", id="not text"),
         pytest.param(b"nodes: [", "is no YAML", id="not yaml"),
         pytest.param(b"nodes: 7", "nodes: ", id="another type"),
     ],

@@ -180,14 +180,74 @@ def test_a_lock_that_somebody_removed_before_any_plugin_was_called_is_put_back_a
     assert back.annotations == {LOCK: "2026-01-15T10:00:01Z,team-a,p1"}
 
 
-def test_a_version_of_the_node_is_answered_once_and_again_by_the_tick() -> None:
+def test_a_version_of_the_node_is_answered_once_and_to_the_letter_again_when_nothing_came() -> None:
     held = unlocked(HALF_SERVED)
     assert put_back(held) == [BACK]
 
-    assert put_back(held) == []
-    assert BACK in reconcile.quick_tick(held, NOW).effects
-    register.node_seen(held, node(version="11"), NOW)
-    assert [back.resource_version for back in put_back(held)] == ["11"]
+    for seconds in (0, 1, 4.9):
+        assert put_back(held, seconds) == []
+        assert reconcile.quick_tick(held, later(seconds)).effects == ()
+    assert reconcile.quick_tick(held, later(5)).effects == (BACK,)
+    assert put_back(held, 6) == []
+    register.node_seen(held, node(version="11"), later(6))
+    assert [back.resource_version for back in put_back(held, 6)] == ["11"]
+
+
+@pytest.mark.parametrize("looks", [[], [1, 2], [1, 5]], ids=["none", "two", "asked again"])
+def test_whatever_is_looked_at_while_a_put_back_is_on_its_way_its_echo_is_ours(
+    looks: list[float],
+) -> None:
+    held = unlocked(HALF_SERVED)
+    held.trusted_nodes.add("node-a")
+    assert put_back(held) == [BACK]
+    for seconds in looks:
+        put_back(held, seconds)
+        reconcile.quick_tick(held, later(seconds))
+
+    register.node_seen(held, node(version="11", lock=BACK.annotations[LOCK]), later(6))
+
+    sight = held.locks.get("node-a", LOCK)
+    assert sight is not None
+    assert sight.known_uid == "uid-of-p1"
+    assert held.trusted_nodes == {"node-a"}
+
+
+def test_a_lock_that_is_removed_again_and_again_is_put_back_once_a_second() -> None:
+    """Ten times a second it is removed; each removal is a new version of the Node."""
+    held = unlocked(HALF_SERVED)
+    written = []
+    version = 10
+    for tenth in range(100):
+        seconds = tenth / 10
+        for back in put_back(held, seconds):
+            written.append(seconds)
+            version += 1
+            text = back.annotations[LOCK]
+            register.node_seen(held, node(version=str(version), lock=text), later(seconds))
+        version += 1
+        register.node_seen(held, node(version=str(version)), later(seconds + 0.05))
+
+    assert written == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+
+
+def test_the_next_plugin_that_is_done_within_the_second_gets_the_lock_put_back_at_once() -> None:
+    wish = pending(
+        "p1",
+        *(
+            clusters.container(clusters.asks(memory_mib=1000, vendor=vendor))
+            for vendor in ("NVIDIA", "DCU", "Metax-SGPU")
+        ),
+    )
+    pair = frozenset({"DCU", "Metax-SGPU"})
+    held = unlocked(bound(wish, phase=SUCCESS, to_allocate=pair, version="30"))
+    assert put_back(held) == [BACK]
+
+    register.node_seen(held, node(version="11", lock=BACK.annotations[LOCK]), later(0.1))
+    register.node_seen(held, node(version="12"), later(0.2))
+    last = bound(wish, phase=SUCCESS, to_allocate=frozenset({"DCU"}), version="40")
+    pod_events.pod_seen(held, last)
+
+    assert [back.resource_version for back in put_back(held, 0.2)] == ["12"]
 
 
 def test_a_follower_puts_no_lock_back_and_does_so_when_it_leads() -> None:

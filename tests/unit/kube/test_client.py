@@ -154,9 +154,9 @@ def stream(*chunks: bytes) -> object:
 
 async def test_watch_events_are_parsed_wherever_the_chunks_break() -> None:
     chunks = (
-        b'{"type":"ADDED","object":{"metadata":{"name":"a"}}}\n{"type":"MODI',
-        b'FIED","object":{"metadata":{"name":"b"}}}\n',
-        b'{"type":"DELETED","object":{"metadata":{"name":"c"}}}\n',
+        b'{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"7"}}}\n{"type":"MODI',
+        b'FIED","object":{"metadata":{"name":"b","resourceVersion":"7"}}}\n',
+        b'{"type":"DELETED","object":{"metadata":{"name":"c","resourceVersion":"7"}}}\n',
     )
     async with api_server(stream(*chunks)) as served:  # type: ignore[arg-type]
         events = [e async for e in served.kube.watch("/api/v1/nodes", resource_version="5")]
@@ -190,6 +190,23 @@ async def test_a_watch_that_is_refused_is_an_error_by_its_status() -> None:
 async def test_a_watch_line_that_is_no_json_is_a_fault_of_the_server() -> None:
     async with api_server(stream(b"<html>\n")) as served:  # type: ignore[arg-type]
         with pytest.raises(errors.ServerFault, match="no JSON"):
+            async for _ in served.kube.watch("/api/v1/nodes", resource_version="1"):
+                pass
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[1]\n",
+        b'{"type":"ADDED"}\n',
+        b'{"type":"ADDED","object":7}\n',
+        b'{"type":"BOOKMARK","object":{}}\n',
+        b'{"type":"ERROR","object":{"code":"many"}}\n',
+    ],
+)
+async def test_a_watch_event_of_another_shape_is_a_fault_of_the_server(line: bytes) -> None:
+    async with api_server(stream(line)) as served:  # type: ignore[arg-type]
+        with pytest.raises(errors.ServerFault):
             async for _ in served.kube.watch("/api/v1/nodes", resource_version="1"):
                 pass
 

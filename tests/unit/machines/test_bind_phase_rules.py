@@ -107,6 +107,13 @@ def test_a_pod_that_does_not_allocate_on_a_node_is_never_stuck(values: dict[str,
     assert not bind_phase.is_stuck(pod(**values), NOW, 60)
 
 
+def test_a_bind_time_that_lies_ahead_counts_from_first_sight() -> None:
+    ahead = pod(bind_time_s=NOW_UNIX_S + 10_000)
+
+    assert not bind_phase.is_stuck(ahead, NOW, 60, first_seen=NOW - timedelta(seconds=60))
+    assert bind_phase.is_stuck(ahead, NOW, 60, first_seen=NOW - timedelta(seconds=61))
+
+
 def test_a_pod_without_readable_bind_time_is_stuck_from_its_first_sight_on() -> None:
     record = pod(bind_time_s=None)
 

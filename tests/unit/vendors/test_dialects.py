@@ -108,6 +108,48 @@ def test_every_vendor_of_the_forerunner_registers_by_annotation() -> None:
     assert found == {"DCU": 16384, "MLU": 23308}
 
 
+OLD_MLU = "MLU-0,10,23308,0,MLU-MLU370-X4,0,true:"
+CORES, MEMORY = "cambricon.com/mlu.smlu.vcore", "cambricon.com/mlu.smlu.vmemory"
+
+
+@pytest.mark.parametrize(
+    ("offered", "register", "older", "count"),
+    [
+        ({}, OLD_MLU, True, None),
+        ({"cambricon.com/vmlu": "10"}, OLD_MLU, True, 10),
+        ({CORES: "0", MEMORY: "0", "cambricon.com/vmlu": "10"}, OLD_MLU, True, 10),
+        ({CORES: "100", MEMORY: "80"}, f"{CORES}=100,{MEMORY}=80", False, 100),
+        ({CORES: "broken"}, f"{CORES}=broken", False, None),
+    ],
+    ids=["annotation only", "counted", "plugin of today gone", "plugin of today runs", "unreadable"],
+)
+def test_mlus_capacity_is_its_register_of_today_unless_it_is_zero(
+    offered: dict[str, str], register: str, older: bool, count: int | None
+) -> None:
+    raw = {
+        "metadata": {"name": "node-a", "annotations": {"4pd.io/node-mlu-register": OLD_MLU}},
+        "status": {"capacity": offered, "allocatable": offered},
+    }
+
+    node = readers.node_record(raw, VENDORS)
+
+    assert node.registers == {"MLU": register}
+    assert ("MLU" in node.older) is older
+    assert node.allocatable.get("MLU") == count
+
+
+def test_a_node_without_mlus_in_either_dialect_has_none_of_the_older_one() -> None:
+    raw = {
+        "metadata": {"name": "node-a", "annotations": {}},
+        "status": {"capacity": {CORES: "0"}, "allocatable": {CORES: "0"}},
+    }
+
+    node = readers.node_record(raw, VENDORS)
+
+    assert node.registers == {"MLU": f"{CORES}=0"}
+    assert node.older == {}
+
+
 def test_a_lock_of_the_forerunner_is_seen() -> None:
     assert node_of(**{"4pd.io/mutex.lock": "2024-01-12T10:20:00Z"}).locks == {
         "4pd.io/mutex.lock": "2024-01-12T10:20:00Z"

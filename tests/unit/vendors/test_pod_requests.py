@@ -346,3 +346,14 @@ def test_equal_values_of_other_types_are_not_taken_for_one_another() -> None:
 
     assert one_way == [True, False, True]
     assert other_way == [True, False, True]
+
+
+def test_what_is_remembered_of_containers_stays_small() -> None:
+    served = registry.build(settings.Settings())
+    many = {f"example.com/r{number}": "1" for number in range(8000)} | {"nvidia.com/gpu": "1"}
+    for limits in (many, {"nvidia.com/gpu": "1" * 500}, {"nvidia.com/gpu": "1"}):
+        container = {"name": "main", "resources": {"limits": limits}}
+        raw = {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [container]}}
+        requests.without_weights(raw, served, aliases={})
+
+    assert len(served.requests) == 1

@@ -5,16 +5,17 @@ import contextlib
 import enum
 import json
 import logging
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vgpu_operator.cli import options
+from vgpu_operator.cli import errors, options
 
 if TYPE_CHECKING:
     from vgpu_operator.cli import grounds
@@ -53,7 +54,8 @@ def demo(
         ),
     ] = Where.LOCAL,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Leave it up until Ctrl-C and print the kubeconfig.")
+        bool,
+        typer.Option("--keep", help="Leave it up until Ctrl-C or SIGTERM; print the kubeconfig."),
     ] = False,
     output: Annotated[DemoOutput, typer.Option("--output", "-o", help="text or json.")] = (
         DemoOutput.TEXT
@@ -62,17 +64,33 @@ def demo(
     context: options.Context = None,
 ) -> None:
     """Show the whole protocol on a cluster without GPUs, step by step."""
-    raise typer.Exit(
-        asyncio.run(
-            _demo(
-                where=cluster,
-                keep=keep,
-                output=output,
-                kubeconfig=Path(kubeconfig) if kubeconfig else None,
-                context=context,
-            )
-        )
+    work = _demo(
+        where=cluster,
+        keep=keep,
+        output=output,
+        kubeconfig=Path(kubeconfig) if kubeconfig else None,
+        context=context,
     )
+    raise typer.Exit(asyncio.run(_until_terminated(work)))
+
+
+async def _until_terminated(work: Coroutine[Any, Any, int]) -> int:
+    """Do the work; SIGTERM ends it as Ctrl-C does, with everything removed that was made."""
+    task = asyncio.ensure_future(work)
+    terminated = asyncio.Event()
+
+    def end() -> None:
+        if not terminated.is_set():  # the second signal must not break off the removal
+            terminated.set()
+            task.cancel()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not terminated.is_set():
+            raise  # Ctrl-C
+        return errors.TERMINATED
 
 
 async def _demo(
@@ -162,18 +180,20 @@ async def _ground(cluster: "sources.Cluster", stack: contextlib.AsyncExitStack) 
 
 
 async def _remove_pods(scene: "story.Scene") -> None:
-    from vgpu_operator.kube import errors, paths
+    from vgpu_operator.kube import errors as kube_errors
+    from vgpu_operator.kube import paths
 
     for name in scene.pods:
-        with contextlib.suppress(errors.ApiError):
+        with contextlib.suppress(kube_errors.ApiError):
             await scene.kube.delete(paths.pod(scene.namespace, name), grace_s=0)
 
 
 async def _remove_nodes(kube: "client.KubeClient", names: tuple[str, ...]) -> None:
-    from vgpu_operator.kube import errors, paths
+    from vgpu_operator.kube import errors as kube_errors
+    from vgpu_operator.kube import paths
 
     for name in names:
-        with contextlib.suppress(errors.ApiError):
+        with contextlib.suppress(kube_errors.ApiError):
             await kube.delete(paths.node(name))
 
 
@@ -204,8 +224,9 @@ async def _print_end(kube: "client.KubeClient", *, holds: bool, took_s: float) -
     """Print every card with its holders, as ``vgpu nodes`` and ``vgpu pods`` show them."""
     from vgpu_operator.cli import cluster_view, nodes, pods, render
     from vgpu_operator.kube import clock
+    from vgpu_operator.model import settings
 
-    view = await cluster_view.read_view(kube)
+    view = await cluster_view.read_view(kube, settings.Settings())
     cards = nodes.card_table(view, clock.SystemClock().now())
     holders = pods.pod_table(view)
     screen = options.screen()
@@ -243,7 +264,7 @@ def _as_json(steps: list["story.Step"], *, holds: bool, took_s: float) -> dict[s
 
 
 async def _keep(cluster: "sources.Cluster", where: Where) -> None:
-    """Say how to reach the cluster, and wait for Ctrl-C."""
+    """Say how to reach the cluster, and wait for Ctrl-C or SIGTERM."""
     sys.stdout.write(
         f"\nThe {where.value} cluster stays up until Ctrl-C. Look around in another terminal:\n"
         f"  export KUBECONFIG={cluster.kubeconfig}\n"

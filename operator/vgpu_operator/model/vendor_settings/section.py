@@ -1,7 +1,7 @@
 """What all sections of the settings share."""
 
 from collections.abc import Sequence
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import pydantic
 from pydantic.alias_generators import to_camel
@@ -32,6 +32,19 @@ ChipWord: TypeAlias = Annotated[
 ]
 """A chip's keyword: it becomes a part of annotation keys, whose names have 63
 characters at most."""
+
+
+def complaint(error: Any, *, unknown: str) -> str:
+    """Return what one of pydantic's errors complains of, without the path.
+
+    ``unknown`` is said of a field that does not exist.
+
+    >>> complaint({"type": "extra_forbidden", "msg": "…"}, unknown="there is no such setting")
+    'there is no such setting'
+    """
+    if error["type"] == "extra_forbidden":
+        return unknown
+    return str(error["msg"]).removeprefix("Value error, ")
 
 
 def refuse_twins(words: Sequence[str]) -> None:
