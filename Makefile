@@ -56,6 +56,7 @@ audit: $(STAMP) ## Look the locked dependencies up in the advisory database (nee
 
 .PHONY: bench
 bench: $(STAMP) ## Measure everything that is promised of speed; QUICK=1 for 3 minutes
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/bench.txt
 	PYTHONPATH=.:tests $(BIN)/python -m bench
 
 .PHONY: wheel

@@ -16,7 +16,9 @@ def default_namespace(*, kubeconfig: str | None, context: str | None) -> str:
     if not kubeconfigs.is_there(kubeconfig):
         return FALLBACK
     with contextlib.suppress(config_exception.ConfigException, OSError, yaml.YAMLError, TypeError):
-        contexts, active = k8s_config.list_kube_config_contexts(config_file=kubeconfigs.place(kubeconfig))
+        contexts, active = k8s_config.list_kube_config_contexts(
+            config_file=kubeconfigs.place(kubeconfig)
+        )
         wanted = context or (active["name"] if active else "")
         for found in contexts:
             if found["name"] == wanted:

@@ -74,6 +74,16 @@ def quotas_listed(books: Books, *, uids: Collection[str], version: str) -> None:
         quota_gone(books, record.namespace, record.name, uid=record.uid)
 
 
+def tidy(books: Books) -> None:
+    """Forget what became available in namespaces that have no quota and no refused pod.
+
+    Namespaces and their quotas come and go; only a pod that was refused earlier
+    has to be woken for what its namespace may take more of now.
+    """
+    waiting = {refusal.request.pod.namespace for refusal in books.refused.values()}
+    books.ledger.forget_freed_quotas(waiting=waiting)
+
+
 def allowances(books: Books, pod: request.PodKey) -> quota.Allowances:
     """Return what a pod's namespace may still take, the pod itself left out."""
     return books.ledger.quota_standing(pod.namespace, without=pod.uid).allowances

@@ -3,7 +3,15 @@
 import datetime
 from collections.abc import Collection, Iterable, Iterator
 
-from vgpu_operator.flows import effects, lock_needs, locks, pod_events, reasons, register
+from vgpu_operator.flows import (
+    effects,
+    lock_needs,
+    locks,
+    pod_events,
+    quotas,
+    reasons,
+    register,
+)
 from vgpu_operator.flows.books import Books
 from vgpu_operator.machines import bind_phase
 from vgpu_operator.model import records, settings
@@ -66,6 +74,7 @@ def standing_complaints(books: Books) -> Iterator[tuple[effects.Effect, ...]]:
 def tick(books: Books, now: datetime.datetime) -> effects.Reaction:
     """Do what time alone causes: handshakes, stuck pods and locks, claims that ended."""
     books.ledger.expire_claims(now)
+    quotas.tidy(books)
     reaction = register.step_handshakes(books, tuple(books.nodes), now)
     if not books.leader:
         return reaction

@@ -1,29 +1,38 @@
 """Where something became available, and since when: on nodes, or in namespaces' quotas."""
 
+from collections.abc import Callable
+
 
 class FreedLog:
-    """Per node, or namespace, the newest generation that set something free there.
+    """Per place, a node or a namespace, the newest generation that set something free there.
 
-    At most one entry each, so its size is bounded by the cluster's.
+    At most one entry each. It grows with every name that ever was, so its owner
+    drops the places that are gone.
     """
 
     def __init__(self) -> None:
         self._newest: dict[str, int] = {}
 
-    def note(self, node: str, generation: int) -> None:
-        """Something became available on the node in that generation."""
-        self._newest.pop(node, None)
-        self._newest[node] = generation
+    def note(self, place: str, generation: int) -> None:
+        """Something became available there in that generation."""
+        self._newest.pop(place, None)
+        self._newest[place] = generation
 
-    def drop(self, node: str) -> None:
-        """Forget a node that is gone: nothing is available there."""
-        self._newest.pop(node, None)
+    def drop(self, place: str) -> None:
+        """Forget a place that is gone: nothing is available there."""
+        self._newest.pop(place, None)
+
+    def keep(self, is_needed: Callable[[str], bool]) -> None:
+        """Forget every place but those that are needed."""
+        self._newest = {
+            place: newest for place, newest in self._newest.items() if is_needed(place)
+        }
 
     def since(self, generation: int) -> frozenset[str]:
-        """Return the nodes where something became available after that generation."""
+        """Return the places where something became available after that generation."""
         found = set()
-        for node, newest in reversed(self._newest.items()):
+        for place, newest in reversed(self._newest.items()):
             if newest <= generation:
                 break
-            found.add(node)
+            found.add(place)
         return frozenset(found)

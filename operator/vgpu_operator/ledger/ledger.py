@@ -1,24 +1,24 @@
 """Who holds what: the only state that placement is decided on."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
-from vgpu_operator.ledger import charges, claims, freed, nodes, pods, quotas, snapshot, tenants
+from vgpu_operator.ledger import (
+    charges,
+    claims,
+    freed,
+    nodes,
+    pods,
+    quotas,
+    residents,
+    snapshot,
+    tenants,
+)
 from vgpu_operator.model import allocation, device, errors, quota, records, request, settings
 
 _Record: TypeAlias = records.PodRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
-    """One container's share of one card, as it is charged."""
-
-    pod: request.PodKey
-    vendor: str
-    container: int
-    share: allocation.DeviceShare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +74,10 @@ class Ledger:
         self._rules = rules or {}
         self._nodes = nodes.Nodes(self._vendors)
         self._pods = pods.Pods()
-        self._on: dict[str, dict[str, None]] = {}
-        self._claims = claims.Claims()
+        self._residents = residents.Residents()
+        self._claims = claims.Claims(self._nodes, self._step)
         self._freed = freed.FreedLog()
         self._quotas = quotas.Account()
-        self._tenants = tenants.Index()
-        self._noted = tenants.Noted()
         self._finder = snapshot.RowFinder()
         self._generation = 0
 
@@ -96,10 +94,8 @@ class Ledger:
         for held in self._reckon(node):
             cards = held.charges.get(vendor, {})
             self._nodes.charge_vendor(node, vendor, cards, 1, claimed=False)
-        for claim in self._claims.on(node):
-            cards = claim.holding.charges.get(vendor, {})
-            self._nodes.charge_vendor(node, vendor, cards, 1, claimed=True)
-        self._step(node, freed=change.freed)
+        self._claims.charge_again(node, vendor)
+        self._step(node, change.freed)
 
     def drop_devices(self, node: str, vendor: str) -> None:
         """Take all the vendor's cards off a node; what pods hold there is kept by pod."""
@@ -160,9 +156,9 @@ class Ledger:
             pod.assumption = None
         self._settle(uid, pod)
         if pod.holding is not None:
-            self._tenants.changed(pod.holding.node)
+            self._residents.changed(pod.holding.node)
         if record.node or record.ended:
-            self._drop_claim(uid, instead=pod.holding)
+            self._claims.drop(uid, instead=pod.holding)
         return True
 
     def assume(
@@ -198,8 +194,8 @@ class Ledger:
         pod.assumption = self._expected(wish, chosen)
         pod.assumed_notes = {**wish.notes, **(notes or {})}
         self._settle(uid, pod)
-        self._tenants.changed(chosen.node)
-        self._drop_claim(uid, instead=pod.assumption)
+        self._residents.changed(chosen.node)
+        self._claims.drop(uid, instead=pod.assumption)
 
     def unassume(self, uid: str) -> None:
         """Take an assumption back; nothing happens when there is none."""
@@ -214,7 +210,7 @@ class Ledger:
     def forget(self, uid: str) -> None:
         """The pod object is gone; no later event of that UID counts."""
         self._pods.bury(uid)
-        self._drop_claim(uid)
+        self._claims.drop(uid)
         pod = self._pods.get(uid)
         if pod is None:
             return
@@ -255,20 +251,9 @@ class Ledger:
         held = self.holding(uid)
         return held.surplus if held is not None else ()
 
-    def holders(self, node: str) -> tuple[Holder, ...]:
+    def holders(self, node: str) -> tuple[residents.Holder, ...]:
         """Return every share on a node, by pod, vendor and container."""
-        rows = []
-        for uid in self._on.get(node, ()):
-            pod = self._pods[uid]
-            if pod.holding is None:
-                continue
-            rows += [
-                Holder(pod=pod.key, vendor=vendor, container=container, share=share)
-                for vendor, shares in pod.holding.shares.items()
-                for container, entry in enumerate(shares)
-                for share in entry
-            ]
-        return tuple(sorted(rows, key=lambda row: (row.pod, row.vendor, row.container)))
+        return self._residents.holders(node)
 
     def usage(self, node: str, vendor: str) -> tuple[CardUsage, ...]:
         """Return each of the vendor's cards on a node with what pods hold of it."""
@@ -314,8 +299,18 @@ class Ledger:
             return self._quotas.standing(namespace)
         return self._quotas.standing(namespace, without=held.against_quota)
 
+    def forget_freed_quotas(self, *, waiting: Collection[str]) -> None:
+        """Forget what became available in namespaces without limits where nobody waits.
+
+        Whoever is refused there later is refused for another reason.
+
+        Args:
+            waiting: the namespaces of pods that were refused.
+        """
+        self._quotas.forget_freed(waiting=waiting)
+
     def quota_freed_since(self, generation: int) -> frozenset[str]:
-        """Return the limited namespaces that may take more than at that generation."""
+        """Return the namespaces that are or were limited and may take more than at that generation."""
         return self._quotas.freed_since(generation)
 
     # Claims
@@ -332,19 +327,12 @@ class Ledger:
         pod = self._pods.get(uid)
         if self._pods.is_gone(uid) or (pod is not None and pod.holding is not None):
             return
-        claim = claims.Claim(wish=wish, holding=self._expected(wish, chosen), until=until)
-        earlier = self._claims.get(uid)
-        if earlier is not None and earlier.holding == claim.holding:
-            self._claims.put(uid, claim)
-            return
-        self._drop_claim(uid, instead=claim.holding)
-        self._claims.put(uid, claim)
-        self._nodes.charge(chosen.node, claim.holding.charges, 1, claimed=True)
-        self._step(chosen.node, freed=False)
+        expected = self._expected(wish, chosen)
+        self._claims.put(claims.Claim(wish=wish, holding=expected, until=until))
 
     def drop_claim(self, uid: str) -> None:
         """End a pod's claim; nothing happens when there is none."""
-        self._drop_claim(uid)
+        self._claims.drop(uid)
 
     def claimed(self, *, besides: str) -> Iterator[tuple[str, request.PodRequest]]:
         """Yield where claims are and who has them, that of one pod left out."""
@@ -353,8 +341,7 @@ class Ledger:
 
     def expire_claims(self, now: datetime) -> None:
         """End every claim whose time is over."""
-        for uid in self._claims.ended_by(now):
-            self._drop_claim(uid)
+        self._claims.expire(now)
 
     # Answers
 
@@ -379,7 +366,7 @@ class Ledger:
         own = self._claims.get(without_claim_of) if with_claims and without_claim_of else None
 
         def find_tenants(node: str, vendor: str) -> tenants.Cards:
-            held = self._tenants_on(node).get(vendor, tenants.NOBODY)
+            held = self._residents.tenants(node).get(vendor, tenants.NOBODY)
             if not with_claims:
                 return held
             claimed = tenants.of(
@@ -395,7 +382,7 @@ class Ledger:
             finder=self._finder,
             with_claims=with_claims,
             find_tenants=find_tenants,
-            noted=self._noted.nodes,
+            noted=self._residents.noted,
             excluded=(
                 self._nodes.places(own.holding.node, own.holding.charges) if own is not None else {}
             ),
@@ -415,9 +402,8 @@ class Ledger:
         has just come, gone or changed.
         """
         found = []
-        self._tenants.changed(node)
-        for uid in self._on.get(node, ()):
-            pod = self._pods[uid]
+        self._residents.changed(node)
+        for pod in self._residents.on(node):
             before, pod.holding = pod.holding, self._holding(pod)
             self._count(pod, before)
             if pod.holding is not None:
@@ -432,14 +418,6 @@ class Ledger:
             rules=self._rules,
         )
 
-    def _tenants_on(self, node: str) -> Mapping[str, tenants.Cards]:
-        kept = self._tenants.get(node)
-        if kept is not None:
-            return kept
-        there = [self._pods[uid] for uid in self._on.get(node, ())]
-        occupants = [(pod.key, pod.notes, pod.holding) for pod in there if pod.holding is not None]
-        return self._tenants.keep(node, tenants.of(occupants))
-
     def _count(self, pod: pods.Pod, before: charges.Holding | None) -> None:
         """Bring the namespace's account in line with what the pod holds now."""
         self._quotas.move(
@@ -453,44 +431,29 @@ class Ledger:
         """Bring the columns in line with what the pod holds now."""
         before, after = pod.holding, self._holding(pod)
         pod.holding = after
-        noted = after is not None and tenants.must_be_read(pod.notes, after)
-        self._noted.put(uid, after.node if after is not None and noted else None)
         if before == after:
+            self._residents.note(pod)
             return
         self._count(pod, before)
-        for one in (before, after):
-            if one is not None:
-                self._tenants.changed(one.node)
+        self._residents.settle(pod, before)
         if before is not None:
             self._nodes.charge(before.node, before.charges, -1, claimed=False)
             for vendor in before.blocks:
                 self._nodes.set_blocked(before.node, vendor, uid, blocked=False)
-            self._on[before.node].pop(uid)
-            if not self._on[before.node]:
-                del self._on[before.node]
         if after is not None:
             self._nodes.charge(after.node, after.charges, 1, claimed=False)
             for vendor in after.blocks:
                 self._nodes.set_blocked(after.node, vendor, uid, blocked=True)
-            self._on.setdefault(after.node, {})[uid] = None
         if before is not None and (after is None or not after.covers(before)):
-            self._step(before.node, freed=True)
+            self._step(before.node, True)
         else:
             self._generation += 1
 
-    def _drop_claim(self, uid: str, *, instead: charges.Holding | None = None) -> None:
-        claim = self._claims.take(uid)
-        if claim is None:
-            return
-        node = claim.holding.node
-        self._nodes.charge(node, claim.holding.charges, -1, claimed=True)
-        self._step(node, freed=instead is None or not instead.covers(claim.holding))
-
     def _took(self, node: str, change: nodes.Change) -> None:
         if change.happened:
-            self._step(node, freed=change.freed)
+            self._step(node, change.freed)
 
-    def _step(self, node: str, *, freed: bool) -> None:
+    def _step(self, node: str, freed: bool, /) -> None:  # noqa: FBT001  # also called by the claims
         self._generation += 1
         if freed and node in self._nodes.rows:
             self._freed.note(node, self._generation)

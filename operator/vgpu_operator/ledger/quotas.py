@@ -3,6 +3,7 @@
 Follows the pods' holdings one by one, so it costs nothing to ask.
 """
 
+from collections.abc import Collection
 from types import MappingProxyType
 from typing import Final
 
@@ -59,6 +60,10 @@ class Account:
         return quota.Standing(
             limits=self._limits.get(namespace, quota.NO_LIMITS), used=MappingProxyType(used)
         )
+
+    def forget_freed(self, *, waiting: Collection[str]) -> None:
+        """Forget what became available where nothing is limited and nobody waits."""
+        self._freed.keep(lambda namespace: namespace in self._limits or namespace in waiting)
 
     def freed_since(self, generation: int) -> frozenset[str]:
         """Return the namespaces that may take more than at that generation."""

@@ -93,7 +93,7 @@ nodeconfig:
         ),
         pytest.param(
             "iluvatars:\n- commonWord: A\n- commonWord: A\n",
-            "line 1, iluvatars: Value error, commonWord 'A' is given twice",
+            "line 1, iluvatars: commonWord 'A' is given twice",
             id="one chip twice",
         ),
         pytest.param(
