@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import aiohttp
 import orjson
@@ -36,6 +36,13 @@ class Bed:
     replica: cli_stack.Replica | None = None
     nodes: list[str] = field(default_factory=list)
 
+    @property
+    def running(self) -> cli_stack.Replica:
+        """The operator, which must have been started."""
+        if self.replica is None:
+            raise RuntimeError("the operator was not started yet; start it first")
+        return self.replica
+
     async def add_nodes(self, count: int, *, cards: int = objects.CARDS, slots: int = 10) -> None:
         """Create nodes; the operator learns them as it always does."""
         names = [f"node-{number:05d}" for number in range(len(self.nodes), len(self.nodes) + count)]
@@ -50,30 +57,27 @@ class Bed:
 
     async def until_known(self) -> None:
         """Wait until the operator's ledger has all the nodes' cards."""
-        assert self.replica is not None
         while True:
-            args = {"Pod": objects.pod("probe"), "NodeNames": self.nodes}
-            args["Pod"]["metadata"] |= {"uid": "probe", "namespace": "default"}
-            answer = await self.ask("filter", args)
+            probe = objects.pod("probe")
+            probe["metadata"] |= {"uid": "probe", "namespace": "default"}
+            answer = await self.ask("filter", {"Pod": probe, "NodeNames": self.nodes})
             if len(answer.get("NodeNames") or ()) == len(self.nodes):
                 return
             await asyncio.sleep(0.2)
 
     async def ask(self, verb: str, args: Any) -> Any:
         """Send one request to the operator as kube-scheduler would."""
-        assert self.replica is not None
         async with (
             aiohttp.ClientSession() as session,
-            session.post(f"{self.replica.extender_url}/{verb}", data=orjson.dumps(args)) as answer,
+            session.post(f"{self.running.extender_url}/{verb}", data=orjson.dumps(args)) as answer,
         ):
             return orjson.loads(await answer.read())
 
     async def metrics(self) -> "Samples":
         """Scrape the operator."""
-        assert self.replica is not None
         async with (
             aiohttp.ClientSession() as session,
-            session.get(f"{self.replica.metrics_url}/metrics") as answer,
+            session.get(f"{self.running.metrics_url}/metrics") as answer,
         ):
             return Samples((await answer.read()).decode())
 
@@ -145,15 +149,8 @@ async def start_operator(made: Bed) -> float:
     return took_s
 
 
-class Serving(Protocol):
-    """What the agents' process says."""
-
-    async def done(self) -> Mapping[str, list[float]]:
-        """Return when each pod was seen bound, and served."""
-
-
 @contextlib.asynccontextmanager
-async def agents(made: Bed, *, delay_s: float, expect: int) -> AsyncIterator["_Agents"]:
+async def agents(made: Bed, *, delay_s: float, expect: int) -> AsyncIterator["Serving"]:
     """Run the agents of all nodes."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bench.agents", "--kubeconfig", str(made.plane.kubeconfig)),
@@ -163,7 +160,7 @@ async def agents(made: Bed, *, delay_s: float, expect: int) -> AsyncIterator["_A
         limit=2**24,
     )
     try:
-        running = _Agents(process)
+        running = Serving(process)
         await running.ready()
         yield running
     finally:
@@ -172,7 +169,9 @@ async def agents(made: Bed, *, delay_s: float, expect: int) -> AsyncIterator["_A
         await process.wait()
 
 
-class _Agents:
+class Serving:
+    """The agents' process."""
+
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
@@ -182,11 +181,12 @@ class _Agents:
 
     async def done(self) -> Mapping[str, list[float]]:
         """Return when each pod was seen bound, and served, once all are."""
-        return await self._line()
+        times: dict[str, list[float]] = await self._line()
+        return times
 
     async def _line(self) -> Any:
-        assert self._process.stdout is not None
-        line = await self._process.stdout.readline()
+        stream = self._process.stdout
+        line = await stream.readline() if stream is not None else b""
         if not line:
             raise RuntimeError("the agents' process ended")
         return orjson.loads(line)

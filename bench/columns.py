@@ -15,6 +15,7 @@ from vgpu_operator.model import policy, request, settings
 from vgpu_operator.scheduling import choose, explain, fit
 from vgpu_operator.vendors import registry
 
+
 def build(n_nodes: int, n_pods: int) -> clusters.Cluster:
     """Return the cluster; pods are spread over nodes and cards by a fixed seed."""
     chance = random.Random(7)  # noqa: S311 - a fixed seed, not a secret

@@ -55,8 +55,7 @@ async def measure(
         await made.add_nodes(nodes)
         await _place_pods(made, pods)
         found.ready_s = await cluster.start_operator(made)
-        assert made.replica is not None  # noqa: S101  # just started
-        pid = made.replica.component.pid or 0
+        pid = made.running.component.pid or 0
         found.start_cpu_s = cluster.process_cpu_s(pid)
         for name, containers in QUESTIONS.items():
             found.asked[name] = await ask(made, containers, repeats=repeats)
@@ -84,19 +83,18 @@ async def ask(
     made: cluster.Bed, containers: list[dict[str, str]], *, repeats: int, pause_s: float = 0.0
 ) -> Asked:
     """Ask about the same kind of pod again and again, as kube-scheduler does."""
-    assert made.replica is not None  # noqa: S101  # the caller's business
     took = []
     names = list(made.nodes)
     async with aiohttp.ClientSession() as session:
         for number in range(repeats + 5):
             body = orjson.dumps({"Pod": _pod(number, containers), "NodeNames": names})
             begun = time.perf_counter()
-            answer = await _post(session, f"{made.replica.extender_url}/filter", body)
+            answer = await _post(session, f"{made.running.extender_url}/filter", body)
             fitting = orjson.loads(answer)["NodeNames"]
             if fitting:
                 body = orjson.dumps({"Pod": _pod(number, containers), "NodeNames": fitting})
                 middle = time.perf_counter()
-                await _post(session, f"{made.replica.extender_url}/prioritize", body)
+                await _post(session, f"{made.running.extender_url}/prioritize", body)
                 spent = time.perf_counter() - middle
             else:
                 spent = 0.0

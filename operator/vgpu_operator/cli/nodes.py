@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import datetime
 
     from vgpu_operator.cli import cluster_view
-    from vgpu_operator.ledger import ledger
+    from vgpu_operator.ledger import nodes as ledger_nodes
     from vgpu_operator.model import records, settings
 
 
@@ -115,7 +115,7 @@ def card_table(
 def _row(
     node: records.NodeRecord,
     vendor: str,
-    usage: ledger.CardUsage,
+    usage: ledger_nodes.CardUsage,
     view: cluster_view.ClusterView,
     now: datetime.datetime,
 ) -> render.Row:

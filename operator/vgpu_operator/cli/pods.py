@@ -11,7 +11,7 @@ from vgpu_operator.cli import options, render
 
 if TYPE_CHECKING:
     from vgpu_operator.cli import cluster_view
-    from vgpu_operator.ledger import ledger
+    from vgpu_operator.ledger import residents
     from vgpu_operator.model import records, settings
 
 
@@ -86,7 +86,7 @@ async def _pods(
 
 def pod_table(view: cluster_view.ClusterView, *, only: str | None = None) -> render.Table:
     """Return one row per share of a card, and one per pod that holds none yet."""
-    held_by: dict[str, list[ledger.Holder]] = {}
+    held_by: dict[str, list[residents.Holder]] = {}
     for node in {record.node for record in view.ledger.records() if record.node}:
         for holder in view.ledger.holders(node):
             held_by.setdefault(holder.pod.uid, []).append(holder)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from vgpu_operator.flows import simulate
-from vgpu_operator.ledger import ledger
+from vgpu_operator.ledger import nodes as ledger_nodes
 from vgpu_operator.model import device, reason, records, request
 from vgpu_operator.vendors import mig
 from vgpu_operator.wire import clock_text, keys, quantity, shape
@@ -73,14 +73,14 @@ def card(one: device.Device, scores: Mapping[str, int] | None = None) -> Json:
     return row
 
 
-def usage(cards: Iterable[ledger.CardUsage]) -> list[Json]:
+def usage(cards: Iterable[ledger_nodes.CardUsage]) -> list[Json]:
     """Return used cards by id."""
     rows = [_used(one) for one in cards]
     return sorted(rows, key=lambda row: str(row["id"]))
 
 
 def usage_before(
-    cards: Iterable[ledger.CardUsage], instances: Mapping[str, Sequence[mig.Instance]]
+    cards: Iterable[ledger_nodes.CardUsage], instances: Mapping[str, Sequence[mig.Instance]]
 ) -> list[Json]:
     """Return used cards by id, with their health and the MIG instances that pods hold on them."""
     rows = []
@@ -100,7 +100,7 @@ def usage_before(
     return sorted(rows, key=lambda row: str(row["id"]))
 
 
-def _used(one: ledger.CardUsage) -> Json:
+def _used(one: ledger_nodes.CardUsage) -> Json:
     return {
         "id": one.device.id,
         "used": one.used_slots,

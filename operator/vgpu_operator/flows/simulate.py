@@ -27,7 +27,7 @@ from vgpu_operator.flows import (
     register,
 )
 from vgpu_operator.flows import filter as flow_filter
-from vgpu_operator.ledger import ledger
+from vgpu_operator.ledger import nodes as ledger_nodes
 from vgpu_operator.model import allocation, policy, reason, records
 from vgpu_operator.model.settings import Settings
 from vgpu_operator.vendors import base, requests
@@ -86,7 +86,7 @@ class Placed:
     granted: allocation.Allocation | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-    usage: tuple[ledger.CardUsage, ...] = ()
+    usage: tuple[ledger_nodes.CardUsage, ...] = ()
     bound: Bound | None = None
 
 
@@ -168,7 +168,7 @@ class Simulation:
         }
         return {keyword: cards for keyword, cards in found.items() if cards}
 
-    def usage(self, node: str) -> tuple[ledger.CardUsage, ...]:
+    def usage(self, node: str) -> tuple[ledger_nodes.CardUsage, ...]:
         """Return the cards of a node that somebody uses."""
         return tuple(
             card

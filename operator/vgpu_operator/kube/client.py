@@ -348,7 +348,7 @@ def _watch_event(line: bytes, path: str) -> Json:
     """Return one event of a watch stream, or raise what an ERROR event stands for."""
     event = _decoded(line, f"WATCH {path}:")
     raw = event.get("object") if isinstance(event, dict) else None
-    if not isinstance(raw, dict):
+    if not isinstance(event, dict) or not isinstance(raw, dict):
         raise errors.ServerFault(f"WATCH {path}: an event without an object")
     if event.get("type") == "ERROR":
         code = raw.get("code")

@@ -24,9 +24,7 @@ class FreedLog:
 
     def keep(self, is_needed: Callable[[str], bool]) -> None:
         """Forget every place but those that are needed."""
-        self._newest = {
-            place: newest for place, newest in self._newest.items() if is_needed(place)
-        }
+        self._newest = {place: newest for place, newest in self._newest.items() if is_needed(place)}
 
     def since(self, generation: int) -> frozenset[str]:
         """Return the places where something became available after that generation."""

@@ -1,12 +1,12 @@
 """Who holds what: the only state that placement is decided on."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
 from vgpu_operator.ledger import (
     charges,
+    charging,
     claims,
     freed,
     nodes,
@@ -19,19 +19,6 @@ from vgpu_operator.ledger import (
 from vgpu_operator.model import allocation, device, errors, quota, records, request, settings
 
 _Record: TypeAlias = records.PodRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardUsage:
-    """One card and what pods hold of it, claims not counted.
-
-    Cores are in the unit that the vendor registers.
-    """
-
-    device: device.Device
-    used_slots: int
-    used_memory_mib: int
-    used_cores_percent: int
 
 
 class Ledger:
@@ -68,11 +55,8 @@ class Ledger:
         trust: settings.Trust,
         rules: charges.Rules | None = None,
     ) -> None:
-        self._vendors = tuple(vendors)
-        self._known_vendors = frozenset(vendors)
-        self._trust = trust
-        self._rules = rules or {}
-        self._nodes = nodes.Nodes(self._vendors)
+        self._nodes = nodes.Nodes(tuple(vendors))
+        self._charging = charging.Charging(self._nodes, vendors=vendors, trust=trust, rules=rules)
         self._pods = pods.Pods()
         self._residents = residents.Residents()
         self._claims = claims.Claims(self._nodes, self._step)
@@ -191,7 +175,7 @@ class Ledger:
                 f"pod {wish.pod} is bound to {pod.record.node!r} (phase {pod.record.phase!r}) "
                 "and cannot be assumed"
             )
-        pod.assumption = self._expected(wish, chosen)
+        pod.assumption = self._charging.of_choice(wish, chosen)
         pod.assumed_notes = {**wish.notes, **(notes or {})}
         self._settle(uid, pod)
         self._residents.changed(chosen.node)
@@ -255,31 +239,13 @@ class Ledger:
         """Return every share on a node, by pod, vendor and container."""
         return self._residents.holders(node)
 
-    def usage(self, node: str, vendor: str) -> tuple[CardUsage, ...]:
+    def usage(self, node: str, vendor: str) -> tuple[nodes.CardUsage, ...]:
         """Return each of the vendor's cards on a node with what pods hold of it."""
-        row = self._nodes.rows.get(node)
-        cells = self._nodes.cells.get(vendor)
-        if row is None or cells is None:
-            return ()
-        return tuple(
-            CardUsage(
-                device=card,
-                used_slots=int(cells.used_slots[row, column]),
-                used_memory_mib=int(cells.used_memory_mib[row, column]),
-                used_cores_percent=int(cells.used_cores[row, column]),
-            )
-            for column, card in enumerate(cells.cards.get(row, ()))
-        )
+        return self._nodes.usage(node, vendor)
 
     def would_hold(self, record: _Record) -> charges.Holding | None:
         """Return what the ledger would charge for that record."""
-        return charges.of_record(
-            record,
-            vendors=self._known_vendors,
-            trust=self._trust,
-            find_card=lambda vendor, card: self._nodes.card(record.node, vendor, card),
-            rules=self._rules,
-        )
+        return self._charging.of_record(record)
 
     # Quotas
 
@@ -327,7 +293,7 @@ class Ledger:
         pod = self._pods.get(uid)
         if self._pods.is_gone(uid) or (pod is not None and pod.holding is not None):
             return
-        expected = self._expected(wish, chosen)
+        expected = self._charging.of_choice(wish, chosen)
         self._claims.put(claims.Claim(wish=wish, holding=expected, until=until))
 
     def drop_claim(self, uid: str) -> None:
@@ -390,11 +356,6 @@ class Ledger:
 
     # Inside
 
-    def _holding(self, pod: pods.Pod) -> charges.Holding | None:
-        if pod.assumption is not None:
-            return pod.assumption
-        return self.would_hold(pod.record) if pod.record is not None else None
-
     def _reckon(self, node: str) -> list[charges.Holding]:
         """Work out anew what the pods on a node hold, and return it.
 
@@ -404,19 +365,11 @@ class Ledger:
         found = []
         self._residents.changed(node)
         for pod in self._residents.on(node):
-            before, pod.holding = pod.holding, self._holding(pod)
+            before, pod.holding = pod.holding, self._charging.of_pod(pod)
             self._count(pod, before)
             if pod.holding is not None:
                 found.append(pod.holding)
         return found
-
-    def _expected(self, wish: request.PodRequest, chosen: allocation.Allocation) -> charges.Holding:
-        return charges.of_allocation(
-            wish,
-            chosen,
-            find_card=lambda vendor, card: self._nodes.card(chosen.node, vendor, card),
-            rules=self._rules,
-        )
 
     def _count(self, pod: pods.Pod, before: charges.Holding | None) -> None:
         """Bring the namespace's account in line with what the pod holds now."""
@@ -429,7 +382,7 @@ class Ledger:
 
     def _settle(self, uid: str, pod: pods.Pod) -> None:
         """Bring the columns in line with what the pod holds now."""
-        before, after = pod.holding, self._holding(pod)
+        before, after = pod.holding, self._charging.of_pod(pod)
         pod.holding = after
         if before == after:
             self._residents.note(pod)

@@ -22,6 +22,19 @@ NO_CHANGE: Final = Change(happened=False)
 _NO_NOTES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardUsage:
+    """One card and what pods hold of it, claims not counted.
+
+    Cores are in the unit that the vendor registers.
+    """
+
+    device: device.Device
+    used_slots: int
+    used_memory_mib: int
+    used_cores_percent: int
+
+
 @dataclass(slots=True, kw_only=True)
 class _Node:
     row: int
@@ -134,6 +147,21 @@ class Nodes:
         """Return a card as it is registered; None when it is absent."""
         place = self._place(name, vendor, card_id)
         return None if place is None else self.cells[vendor].cards[place[0]][place[1]]
+
+    def usage(self, name: str, vendor: str) -> tuple[CardUsage, ...]:
+        """Return each of the vendor's cards on a node with what pods hold of it."""
+        row, cells = self.rows.get(name), self.cells.get(vendor)
+        if row is None or cells is None:
+            return ()
+        return tuple(
+            CardUsage(
+                device=card,
+                used_slots=int(cells.used_slots[row, column]),
+                used_memory_mib=int(cells.used_memory_mib[row, column]),
+                used_cores_percent=int(cells.used_cores[row, column]),
+            )
+            for column, card in enumerate(cells.cards.get(row, ()))
+        )
 
     def charge(
         self, name: str, held: Mapping[str, charges.CardCharges], sign: int, *, claimed: bool

@@ -17,7 +17,7 @@ from support import clusters, operator_books
 from support.operator_books import NOW, NVIDIA, bound, open_books, pending, put_node, used_mib
 from vgpu_operator.flows import books, pod_events, register
 from vgpu_operator.flows import filter as flow_filter
-from vgpu_operator.ledger import ledger
+from vgpu_operator.ledger import nodes as ledger_nodes
 from vgpu_operator.metrics import collector
 from vgpu_operator.model import records
 
@@ -117,7 +117,7 @@ def test_case_113_events_filters_and_scrapes_leave_what_a_fresh_rebuild_finds(se
     put_node(held, register=EIGHT)
     page = prom.CollectorRegistry()
     page.register(collector.BooksCollector(held))
-    in_hand: list[tuple[ledger.CardUsage, ...]] = []
+    in_hand: list[tuple[ledger_nodes.CardUsage, ...]] = []
     copies: list[list[int]] = []
     alive: dict[str, records.PodRecord] = {}
 

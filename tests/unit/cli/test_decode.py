@@ -5,7 +5,9 @@ import sys
 import pytest
 import yaml
 
-from vgpu_operator.cli import annotation_kinds
+from vgpu_operator.cli import annotation_keys, annotation_kinds
+from vgpu_operator.model import settings
+from vgpu_operator.vendors import registry
 
 
 def items(command_line):
@@ -184,3 +186,118 @@ def test_register_texts_of_the_forerunner_are_tables_of_cards(command_line, key)
     assert command_line.run("decode", key, text, "-o", "json") == 0
 
     assert [(row["card"], row["memoryMiB"]) for row in items(command_line)] == [("GPU-0", 32768)]
+
+
+def test_a_text_of_no_known_look_under_a_key_is_not_asked_for_the_key(command_line):
+    assert command_line.run("decode", "example.com/key", "hello") == 1
+    assert command_line.err == (
+        "error: example.com/key: 'hello' looks like nothing of the protocol\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "row"),
+    [
+        (
+            "hami.io/device-scoring-weights",
+            "slot=1,core=2,memory=3",
+            {"slot": 1, "core": 2, "memory": 3},
+        ),
+        (
+            "hami.io/vgpu-mig-allocations",
+            '[{"containerIndex":1,"deviceIndex":0,"gpuUUID":"GPU-a0","profile":"2g.10gb",'
+            '"placement":{"start":4,"size":2}}]',
+            {
+                "container": 1,
+                "share": 0,
+                "card": "GPU-a0",
+                "profile": "2g.10gb",
+                "start": 4,
+                "size": 2,
+                "instance": "",
+            },
+        ),
+        (
+            "hami.io/node-nvidia-score",
+            '[{"uuid":"GPU-a0","score":{"GPU-a1":50}}]',
+            {"card": "GPU-a0", "peer": "GPU-a1", "score": 50},
+        ),
+        ("hygon.com/use-gpuuuid", "DCU-0", {"card": "DCU-0"}),
+    ],
+)
+def test_rules_of_vendors_and_users_are_read(command_line, key, text, row):
+    assert command_line.run("decode", key, text, "-o", "json") == 0
+    assert items(command_line) == [row]
+
+
+def test_wrong_weights_say_what_to_write(command_line):
+    assert command_line.run("decode", "hami.io/device-scoring-weights", "slot=1") == 1
+    assert command_line.err == (
+        "unreadable: hami.io/device-scoring-weights: 'slot=1': one of slot, core and memory is "
+        "missing; write all three, such as slot=1,core=1,memory=1\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "cards"),
+    [
+        (
+            "metax-tech.com/node-gpu-devices",
+            '[{"uuid":"MX-a0","model":"C500","totalDevCount":16,"totalCompute":100,'
+            '"totalVRam":65536,"numa":0,"healthy":true}]',
+            [("MX-a0", 16, 65536)],
+        ),
+        (
+            "enflame.com/gcu-drs-capacity",
+            '{"devices":[{"index":"0","minor":"0","capacity":6}],"profiles":{"1g.6gb":"0",'
+            '"6g.40gb":"2"}}',
+            [("<node>-enflame-drs-0", 6, 40960)],
+        ),
+        (
+            "hami.io/node-register-Ascend910B3",
+            '[{"id":"NPU-0","count":4,"devmem":65536,"devcore":20,"type":"Ascend910B3"}]',
+            [("NPU-0", 4, 65536)],
+        ),
+    ],
+)
+def test_a_register_text_is_read_as_its_vendor_reads_it(command_line, key, text, cards):
+    assert command_line.run("decode", key, text, "-o", "json") == 0
+
+    rows = [(row["card"], row["slots"], row["memoryMiB"]) for row in items(command_line)]
+    assert rows == cards
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "huawei.com/Ascend910B3",
+        "metax-tech.com/gpu-devices-allocated",  # ends like a list of shares, and is none
+        "enflame.com/gcu-assigned",
+        "assigned-containers",
+        "hami-vnpu-core",
+        "nvidia.com/use-gputype",
+        "hami.io/node-scheduler-policy",
+    ],
+)
+def test_a_known_key_without_a_reader_says_so(command_line, key):
+    assert command_line.run("decode", key, '[{"UUID":"NPU-0"}]') == 1
+    assert command_line.err == f"error: {key}: vgpu decode does not read this form\n"
+
+
+def test_every_key_of_every_vendor_is_known():
+    every = registry.build(settings.with_every_vendor(settings.Settings()))
+
+    unknown = [
+        key
+        for vendor in every
+        for key in (
+            vendor.spec.register_key,
+            *vendor.spec.pod_keys,
+            *vendor.spec.selection_keys,
+            *vendor.spec.pod_note_keys,
+            *vendor.spec.node_note_keys,
+        )
+        if key and annotation_keys.kind_of_key(key) is None and not annotation_keys.is_unread(key)
+    ]
+
+    assert unknown == []

@@ -150,3 +150,78 @@ def test_missing_rights_say_what_is_needed(command_line):
     assert command_line.err == (
         "error: GET /nodes: 403 no; ask for rights to do this (reading needs get, list and watch)\n"
     )
+
+
+def put_chip(kube, register_key="hami.io/node-register-Ascend910B3", resource="Ascend910B3"):
+    """Put a node with one chip, and a pod that holds 16 GiB of it."""
+    card = (
+        '[{"id":"NPU-0","count":4,"devmem":65536,"devcore":20,'
+        f'"type":"{resource}","health":true}}]'
+    )
+    kube.put("/api/v1/nodes/npu-1", {"metadata": {"annotations": {register_key: card}}})
+    limits = {f"huawei.com/{resource}": "1", f"huawei.com/{resource}-memory": "16384"}
+    shares = f"NPU-0,{resource},16384,0:;"
+    notes = {"hami.io/vgpu-node": "npu-1", f"hami.io/{resource}-devices-allocated": shares}
+    kube.put(
+        "/api/v1/namespaces/team-a/pods/chip",
+        {
+            "metadata": {"annotations": notes},
+            "spec": {
+                "nodeName": "npu-1",
+                "containers": [{"name": "main", "resources": {"limits": limits}}],
+            },
+            "status": {"phase": "Running"},
+        },
+    )
+
+
+def test_cards_of_vendors_that_are_off_by_default_are_shown_too(command_line):
+    put_chip(command_line.kube)
+
+    command_line.run("nodes", "npu-1", "-o", "json")
+    (card,) = json.loads(command_line.out)["items"]
+    command_line.run("pods", "chip", "-n", "team-a", "-o", "json")
+    (share,) = json.loads(command_line.out)["items"]
+
+    assert (card["card"], card["vendor"]) == ("NPU-0", "Ascend910B3")
+    assert card["memoryMiB"] == {"used": 16384, "total": 65536}
+    assert (share["card"], share["vendor"], share["memoryMiB"]) == ("NPU-0", "Ascend910B3", 16384)
+
+
+def test_a_chip_of_the_settings_own_is_shown_where_they_are_given(command_line, tmp_path):
+    put_chip(command_line.kube, "hami.io/node-register-Ascend999", "Ascend999")
+    config = tmp_path / "device-config.yaml"
+    config.write_text(
+        "vnpus: [{commonWord: Ascend999, resourceName: huawei.com/Ascend999, "
+        "resourceMemoryName: huawei.com/Ascend999-memory, "
+        "memoryAllocatable: 65536, memoryCapacity: 65536}]"
+    )
+
+    command_line.run("nodes", "npu-1", "--device-config", str(config), "-o", "json")
+
+    (card,) = json.loads(command_line.out)["items"]
+    assert card["memoryMiB"] == {"used": 16384, "total": 65536}
+
+
+def test_a_renamed_resource_counts_where_the_settings_are_given(command_line, tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text("vendors: {nvidia: {resourceCountName: acme.com/gpu}}")
+    node = command_line.kube.objects["/api/v1/nodes/n1"]
+    status = {"allocatable": {"acme.com/gpu": "7"}}
+    command_line.kube.put("/api/v1/nodes/n1", {**node, "status": status})
+
+    command_line.run("nodes", "n1", "--config", str(config), "-o", "json")
+
+    assert json.loads(command_line.out)["items"][0]["allocatable"] == 7
+
+
+def test_a_wrong_setting_is_named(command_line, tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text("vendors: {nvidia: {colour: red}}")
+
+    for command in ("nodes", "pods"):
+        assert command_line.run(command, "--config", str(config)) == 1
+        assert command_line.err == (
+            f"error: {config}: the configuration is wrong at vendors.nvidia.colour: "
+            "there is no such setting\n"
+        )

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from support import clusters
-from vgpu_operator.ledger import ledger
+from vgpu_operator.ledger import ledger, residents
 from vgpu_operator.model import errors, settings
 
 WISH = clusters.wish(clusters.asks(memory_mib=1000, cores_percent=10))
@@ -220,8 +220,8 @@ def test_holders_are_listed_by_pod_vendor_and_container(books: ledger.Ledger) ->
     books.observe(clusters.pod(wish, clusters.promise("node-a", [], [share])))
 
     assert books.holders("node-a") == (
-        ledger.Holder(pod=wish.pod, vendor="NVIDIA", container=1, share=share),
-        ledger.Holder(
+        residents.Holder(pod=wish.pod, vendor="NVIDIA", container=1, share=share),
+        residents.Holder(
             pod=WISH.pod, vendor="NVIDIA", container=0, share=clusters.share("GPU-a0", 1000, 10)
         ),
     )
