@@ -92,17 +92,17 @@ def vendor_keys(family: str = "") -> str:
     """Every key of every vendor, or of a family."""
     fields = _spec_fields("_key", KEY_FIELDS)
     notes = _spec_fields("_keys", NOTE_FIELDS)
-    rows = []
+    meanings: dict[tuple[str, str, str], dict[str, None]] = {}
     for name, vendor in _vendors(family):
         spec = vendor.spec
         single = ((getattr(spec, field), KEY_FIELDS[field]) for field in fields)
         several = ((key, NOTE_FIELDS[field]) for field in notes for key in getattr(spec, field))
         for key, (where, meaning) in (*single, *several):
             if key:
-                rows.append(
-                    (name, doc_tables.code(_of_chips(name, spec.keyword, key)), where, meaning)
-                )
-    return doc_tables.table(("Vendor", "Key", "Where", "What it says"), dict.fromkeys(rows))
+                shown = doc_tables.code(_of_chips(name, spec.keyword, key))
+                meanings.setdefault((name, shown, where), {})[meaning] = None
+    rows = [(*place, "; ".join(texts)) for place, texts in meanings.items()]
+    return doc_tables.table(("Vendor", "Key", "Where", "What it says"), rows)
 
 
 def resources(family: str = "") -> str:

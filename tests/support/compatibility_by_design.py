@@ -166,7 +166,7 @@ BY_DESIGN: tuple[ByDesign, ...] = (
         what="A bind that meets a held lock waits in line, up to the extender's time limit.",
         why="HAMi fails at once (pods of a group after 28 s), kube-scheduler backs off, and a "
         "burst of pods takes many rounds.",
-        switch="a short bind.timeLimitS",
+        switch="bind.timeLimitS: 3",
         test="unit/flows/test_bind_waits.py"
         "::test_case_96_a_second_pod_waits_while_the_first_is_allocating_and_binds_in_the_same_call",
     ),

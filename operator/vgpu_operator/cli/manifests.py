@@ -4,14 +4,12 @@ What placement reads is checked for its shape here, so that a mistake is told
 with file, document and field instead of being passed over.
 """
 
-import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from vgpu_operator.model import errors
+from vgpu_operator.kube import text_file
+from vgpu_operator.model import errors, yaml_text
 from vgpu_operator.wire import fields
 
 Json: TypeAlias = Mapping[str, Any]
@@ -60,7 +58,7 @@ def read(paths: Sequence[str]) -> Manifests:
 def _objects(path: str) -> Iterator[tuple[str, Json]]:
     """Yield every object with where it stands, Lists taken apart."""
     for number, document in enumerate(_documents(path), start=1):
-        where = f"{'standard input' if path == '-' else path}, document {number}"
+        where = f"{_shown(path)}, document {number}"
         if document is None:
             continue
         yield from _taken_apart(document, where)
@@ -86,37 +84,15 @@ def _taken_apart(document: object, where: str) -> Iterator[tuple[str, Json]]:
 
 def _documents(path: str) -> Iterator[object]:
     """Yield the documents of one file."""
-    import yaml
-
-    if path == "-":
-        text = sys.stdin.read()
-    else:
-        file = Path(path)
-        try:
-            if file.stat().st_size > LARGEST_FILE_BYTES:
-                raise errors.DecodeError(f"it is larger than {LARGEST_FILE_BYTES} bytes", key=path)
-            text = file.read_text(encoding="utf-8")
-        except UnicodeDecodeError as fault:
-            raise errors.DecodeError(f"it is no UTF-8: {fault}", key=path) from fault
-        except OSError as fault:
-            raise errors.SettingsError(
-                f"{path} cannot be read: {fault.strerror or fault}"
-            ) from fault
-    if text.lstrip().startswith("{"):
-        try:
-            whole = json.loads(text)
-        except (json.JSONDecodeError, RecursionError):
-            pass  # YAML's own flow form, or several documents
-        else:
-            yield whole
-            return
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    text = text_file.read(path, largest_bytes=LARGEST_FILE_BYTES)
     try:
-        yield from yaml.load_all(text, Loader=loader)  # both loaders are safe
-    except (yaml.YAMLError, RecursionError, ValueError) as fault:
-        raise errors.DecodeError(
-            f"it is neither YAML nor JSON: {' '.join(str(fault).split())}", key=path
-        ) from fault
+        yield from yaml_text.read_all(text)
+    except errors.SettingsError as fault:
+        raise errors.DecodeError(str(fault), key=_shown(path)) from fault
+
+
+def _shown(path: str) -> str:
+    return "standard input" if path == "-" else path
 
 
 def _check(raw: Json, where: str) -> tuple[str, str]:

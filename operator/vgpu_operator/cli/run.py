@@ -110,18 +110,16 @@ def load_settings(path: Path | None, *, device_config: Path | None = None) -> An
         SettingsError: a file cannot be read, is no YAML mapping, or a field is
             wrong; one sentence with the file and the path inside it.
     """
-    import yaml
-
-    from vgpu_operator.model import settings
+    from vgpu_operator.kube import text_file
+    from vgpu_operator.model import settings, yaml_text
 
     values: Any = {}
     if path is not None:
-        text = _text_of(path)
+        text = text_file.read(path, largest_bytes=LARGEST_CONFIG_BYTES)
         try:
-            values = yaml.safe_load(text)
-        except yaml.YAMLError as fault:
-            sentence = " ".join(str(fault).split())
-            raise errors.SettingsError(f"{path} is no YAML: {sentence}") from fault
+            values = yaml_text.read(text).value
+        except errors.SettingsError as fault:
+            raise errors.SettingsError(f"{path}: {fault}") from fault
     if values is None:
         values = {}
     if not isinstance(values, Mapping):
@@ -136,25 +134,15 @@ def load_settings(path: Path | None, *, device_config: Path | None = None) -> An
 
 def _with_devices(values: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
     """Return the values with the vendors of HAMi's device configuration under them."""
+    from vgpu_operator.kube import text_file
     from vgpu_operator.model import device_config
 
-    text = _text_of(path)
+    text = text_file.read(path, largest_bytes=LARGEST_CONFIG_BYTES)
     try:
         document = device_config.decode(text)
     except errors.SettingsError as fault:
         raise errors.SettingsError(f"{path}: {fault}") from fault
     return device_config.merged(values, document)
-
-
-def _text_of(path: Path) -> str:
-    try:
-        if path.stat().st_size > LARGEST_CONFIG_BYTES:
-            raise errors.SettingsError(f"{path} is larger than {LARGEST_CONFIG_BYTES} bytes")
-        return path.read_text(encoding="utf-8")
-    except OSError as fault:
-        raise errors.SettingsError(f"{path} cannot be read: {fault.strerror or fault}") from fault
-    except UnicodeDecodeError as fault:
-        raise errors.SettingsError(f"{path} is no YAML: {' '.join(str(fault).split())}") from fault
 
 
 def parse_lease(text: str) -> tuple[str, str] | None:

@@ -28,7 +28,7 @@ def quota_seen(books: Books, record: records.QuotaRecord) -> tuple[str, ...]:
     ):
         return ()
     books.quotas.setdefault(record.namespace, {})[record.name] = record
-    _reckon(books, record.namespace)
+    _add(books, record, known)
     before = known.ignored if known is not None else ()
     return tuple(sentence for sentence in record.ignored if sentence not in before)
 
@@ -54,7 +54,8 @@ def quota_gone(books: Books, namespace: str, name: str, *, uid: str = "") -> Non
     del books.quotas[namespace][name]
     if not books.quotas[namespace]:
         del books.quotas[namespace]
-    _reckon(books, namespace)
+    if _binds(books, known):
+        _reckon(books, namespace)
 
 
 def quotas_listed(books: Books, *, uids: Collection[str], version: str) -> None:
@@ -144,6 +145,33 @@ def _in_units(amount: int, unit: int) -> str:
     """
     whole, rest = divmod(amount, unit)
     return f"{-(-amount * 100 // unit) / 100:.2f}" if rest else str(whole)
+
+
+def _add(books: Books, record: records.QuotaRecord, known: records.QuotaRecord | None) -> None:
+    """Hold to one more ResourceQuota, or to what it says now."""
+    if known is not None:
+        if known.limits == record.limits:
+            return
+        if _binds(books, known):
+            _reckon(books, record.namespace)
+            return
+    limits = books.ledger.quota_standing(record.namespace).limits
+    books.ledger.set_limits(record.namespace, quota.tightest((limits, record.limits)))
+
+
+def _binds(books: Books, record: records.QuotaRecord) -> bool:
+    """Whether what the namespace may hold may depend on this ResourceQuota.
+
+    Where every limit of it is looser than the namespace's, others are the tighter ones.
+    """
+    limits = books.ledger.quota_standing(record.namespace).limits
+    return any(
+        own.memory_mib is not None
+        and own.memory_mib == limits[vendor].memory_mib
+        or own.cores is not None
+        and own.cores == limits[vendor].cores
+        for vendor, own in record.limits.items()
+    )
 
 
 def _reckon(books: Books, namespace: str) -> None:

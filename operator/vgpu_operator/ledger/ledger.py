@@ -276,7 +276,7 @@ class Ledger:
         self._quotas.forget_freed(waiting=waiting)
 
     def quota_freed_since(self, generation: int) -> frozenset[str]:
-        """Return the namespaces that are or were limited and may take more than at that generation."""
+        """Return the namespaces that may take more of what is or was limited than at that time."""
         return self._quotas.freed_since(generation)
 
     # Claims
@@ -406,7 +406,7 @@ class Ledger:
         if change.happened:
             self._step(node, change.freed)
 
-    def _step(self, node: str, freed: bool, /) -> None:  # noqa: FBT001  # also called by the claims
+    def _step(self, node: str, freed: bool, /) -> None:
         self._generation += 1
         if freed and node in self._nodes.rows:
             self._freed.note(node, self._generation)

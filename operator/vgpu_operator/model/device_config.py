@@ -7,13 +7,12 @@ counts as absent.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import pydantic
-import yaml
 
-from vgpu_operator.model import errors
-from vgpu_operator.model.vendor_settings import section
+from vgpu_operator.model import errors, settings, yaml_text
+from vgpu_operator.model.vendor_settings import resources, section
 from vgpu_operator.model.vendor_settings.amd import AmdSettings
 from vgpu_operator.model.vendor_settings.ascend import CHIPS as ASCEND_CHIPS
 from vgpu_operator.model.vendor_settings.ascend import AscendChip
@@ -28,8 +27,6 @@ from vgpu_operator.model.vendor_settings.metax import MetaxSettings
 from vgpu_operator.model.vendor_settings.mthreads import MthreadsSettings
 from vgpu_operator.model.vendor_settings.nvidia import NvidiaSettings
 from vgpu_operator.model.vendor_settings.vastai import VastaiSettings
-
-_Path: TypeAlias = tuple[int | str, ...]
 
 
 class MigInstances(section.Section):
@@ -51,10 +48,10 @@ class MigGeometries(section.Section):
 class NvidiaDocument(NvidiaSettings):
     """``nvidia``: our section, and what only the device plugin reads."""
 
-    device_split_count: int = pydantic.Field(default=10, ge=0)
+    device_split_count: int = pydantic.Field(default=10, ge=0, le=section.LARGEST)
     device_memory_scaling: float = pydantic.Field(default=1, ge=0)
     device_core_scaling: float = pydantic.Field(default=1, ge=0)
-    pre_configured_device_memory: int = pydantic.Field(default=0, ge=0)
+    pre_configured_device_memory: int = pydantic.Field(default=0, ge=0, le=section.LARGEST)
     enable_numa_topology: bool = False
     lib_cuda_log_level: int = pydantic.Field(default=1, ge=0, le=4)
     disable_core_limit: bool = False
@@ -82,7 +79,7 @@ class VnpusDocument(section.Section):
 class FilteredDevices(pydantic.BaseModel):
     """Cards that a node's plugin leaves out."""
 
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     uuid: tuple[str, ...] = ()
     index: tuple[int, ...] = ()
@@ -91,14 +88,14 @@ class FilteredDevices(pydantic.BaseModel):
 class NodeConfig(pydantic.BaseModel):
     """One node's settings of its NVIDIA plugin, spelt as in the plugin's own file."""
 
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: str
     operatingmode: str = ""
-    devicesplitcount: int | None = pydantic.Field(default=None, ge=0)
+    devicesplitcount: int | None = pydantic.Field(default=None, ge=0, le=section.LARGEST)
     devicememoryscaling: float | None = pydantic.Field(default=None, ge=0)
     devicecorescaling: float | None = pydantic.Field(default=None, ge=0)
-    preconfigureddevicememory: int | None = pydantic.Field(default=None, ge=0)
+    preconfigureddevicememory: int | None = pydantic.Field(default=None, ge=0, le=section.LARGEST)
     enablenumatopology: bool | None = None
     enablegetpreferredallocation: bool | None = None
     libcudaloglevel: int | None = pydantic.Field(default=None, ge=0, le=4)
@@ -138,24 +135,19 @@ def decode(text: str) -> Document:
         SettingsError: it is no YAML mapping, or a field is unknown or wrong;
             one sentence that names the line and the path of each.
     """
-    try:
-        tree = yaml.compose(text, Loader=yaml.SafeLoader)
-        values = yaml.safe_load(text)
-        twins = list(_twins(tree, ())) if tree is not None else []
-        values = {} if values is None else _without_nulls(values)
-    except yaml.YAMLError as fault:
-        raise errors.SettingsError(f"it is no YAML: {' '.join(str(fault).split())}") from fault
-    except RecursionError as fault:
-        raise errors.SettingsError("it is nested too deeply, or contains itself") from fault
+    written = yaml_text.read(text)
+    values = {} if written.value is None else _without_nulls(written.value)
     if not isinstance(values, Mapping):
         raise errors.SettingsError(f"it must hold a mapping, not a {type(values).__name__}")
-    if twins:
-        raise errors.SettingsError(f"it is wrong at {'; '.join(twins)}")
     try:
-        return Document.model_validate(values)
+        document = Document.model_validate(values)
     except pydantic.ValidationError as fault:
-        wrong = "; ".join(_sentence(error["loc"], error, tree) for error in fault.errors())
+        wrong = "; ".join(_sentence(error, written) for error in fault.errors())
         raise errors.SettingsError(f"it is wrong at {wrong}") from fault
+    clashes = "; ".join(_clashes(document, written))
+    if clashes:
+        raise errors.SettingsError(f"it is wrong at {clashes}")
+    return document
 
 
 def merged(values: Mapping[str, Any], document: Document) -> dict[str, Any]:
@@ -192,12 +184,29 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def _sentence(path: _Path, error: Any, tree: yaml.Node | None) -> str:
+def _sentence(error: Any, written: yaml_text.Document) -> str:
     what = section.complaint(error, unknown="HAMi's device configuration has no such field")
-    return f"line {_line(tree, path)}, {_shown(path)}: {what}"
+    path = error["loc"]
+    return f"line {written.line_of(path)}, {_shown(path)}: {what}"
 
 
-def _shown(path: _Path) -> str:
+def _clashes(document: Document, written: yaml_text.Document) -> Iterator[str]:
+    """Yield a sentence for each name that a resource of another section has too.
+
+    Ascend's and Iluvatar's are looked at with our own settings, which switch them on.
+    """
+    sections = settings.VendorSettings.model_validate(vendor_values(document))
+    for name, *paths in resources.twins(resources.named(sections)):
+        places = [tuple(path.split(".")) for path in paths]
+        here = max(places, key=lambda place: (written.holds(place), written.line_of(place)))
+        other = next(place for place in places if place != here)
+        yield (
+            f"line {written.line_of(here)}, {_shown(here)}: {name} is {_shown(other)} already; "
+            "give each resource a name of its own"
+        )
+
+
+def _shown(path: yaml_text.Path) -> str:
     """Write a path as people do.
 
     >>> _shown(("vnpus", "configs", 0, "aiCore"))
@@ -205,36 +214,3 @@ def _shown(path: _Path) -> str:
     """
     words = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return "".join(words).removeprefix(".") or "the file"
-
-
-def _line(node: yaml.Node | None, path: _Path) -> int:
-    """Return the line, from 1, of the deepest place of the path that the file has."""
-    line = node.start_mark.line if node is not None else 0
-    for part in path:
-        if isinstance(node, yaml.MappingNode):
-            keys = [(key, value) for key, value in node.value if key.value == str(part)]
-            if not keys:
-                break
-            key, node = keys[-1]
-            line = key.start_mark.line
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
-            node = node.value[part]
-            line = node.start_mark.line
-        # A word where the file has a list is "configs", which the older form leaves out.
-    return line + 1
-
-
-def _twins(node: yaml.Node, path: _Path) -> Iterator[str]:
-    """Yield a sentence for each field that is written twice; YAML keeps the last only."""
-    if isinstance(node, yaml.SequenceNode):
-        for index, item in enumerate(node.value):
-            yield from _twins(item, (*path, index))
-    elif isinstance(node, yaml.MappingNode):
-        first: dict[str, int] = {}
-        for key, value in node.value:
-            word, line = str(key.value), key.start_mark.line + 1
-            here = (*path, word)
-            if word in first:
-                yield f"line {line}, {_shown(here)}: already given in line {first[word]}"
-            first[word] = line
-            yield from _twins(value, here)

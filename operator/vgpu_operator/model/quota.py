@@ -133,17 +133,21 @@ UNBOUNDED: Final = Standing()
 
 def tightest(many: Iterable[Limits]) -> Limits:
     """Return the limits that hold where all of these do."""
-    found: dict[str, Allowance] = {}
+    memory: dict[str, int | None] = {}
+    cores: dict[str, int | None] = {}
     for limits in many:
         for vendor, limit in limits.items():
-            found[vendor] = found.get(vendor, UNLIMITED).tighter(limit)
-    return found
+            memory[vendor] = _smaller(memory.get(vendor), limit.memory_mib)
+            cores[vendor] = _smaller(cores.get(vendor), limit.cores)
+    return {
+        vendor: Allowance(memory_mib=most, cores=cores[vendor]) for vendor, most in memory.items()
+    }
 
 
 def _smaller(one: int | None, other: int | None) -> int | None:
     if one is None or other is None:
         return other if one is None else one
-    return min(one, other)
+    return one if one <= other else other
 
 
 def _within(asked: int, left: int | None) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import pydantic
 
 from vgpu_operator.model import errors, policy
-from vgpu_operator.model.vendor_settings import section
+from vgpu_operator.model.vendor_settings import resources, section
 from vgpu_operator.model.vendor_settings.amd import AmdSettings
 from vgpu_operator.model.vendor_settings.ascend import AscendSettings
 from vgpu_operator.model.vendor_settings.awsneuron import AwsNeuronSettings
@@ -67,18 +67,18 @@ class VendorSettings(section.Section):
 class HandshakeSettings(section.Section):
     """Times of the handshake with the device plugins."""
 
-    interval_s: float = pydantic.Field(default=15.0, gt=0)
+    interval_s: section.Seconds = pydantic.Field(default=15.0, gt=0)
     """How often every node's handshake is looked at, besides its own events."""
-    expiry_s: float = pydantic.Field(default=60.0, gt=0)
+    expiry_s: section.Seconds = pydantic.Field(default=60.0, gt=0)
     """How old a stamp is when it counts as unanswered."""
 
 
 class LockSettings(section.Section):
     """Times of the node lock."""
 
-    expiry_s: float = pydantic.Field(default=300.0, gt=0)
+    expiry_s: section.Seconds = pydantic.Field(default=300.0, gt=0)
     """How old a lock is when it may pass on; never while its owner's Allocate may come."""
-    release_after_s: float = pydantic.Field(default=3.0, ge=0)
+    release_after_s: section.Seconds = pydantic.Field(default=3.0, ge=0)
     """How long a plugin may take to remove the lock of a pod it has served
     before the leader removes it."""
 
@@ -86,9 +86,9 @@ class LockSettings(section.Section):
 class BindSettings(section.Section):
     """The bind step."""
 
-    time_limit_s: float = pydantic.Field(default=600.0, gt=2)
+    time_limit_s: section.Seconds = pydantic.Field(default=600.0, gt=2)
     """kube-scheduler's ``httpTimeout`` for the extender; waiting ends 2 s earlier."""
-    stuck_after_s: float = pydantic.Field(default=60.0, gt=0)
+    stuck_after_s: section.Seconds = pydantic.Field(default=60.0, gt=0)
     """How long a pod may be ``allocating`` before an event says so."""
     stuck_pod: StuckPod = StuckPod.REPORT
     """What happens to a bound pod that no kubelet has seen when its lock expires:
@@ -110,7 +110,7 @@ class ForerunnerSettings(section.Section):
     container_separator: ContainerSeparator = ContainerSeparator.SEMICOLON
     """What is written between a pod's containers: ``;``, or ``:`` for plugins whose
     texts run on; both are read."""
-    handshake_expiry_s: float = pydantic.Field(default=300.0, gt=0)
+    handshake_expiry_s: section.Seconds = pydantic.Field(default=300.0, gt=0)
     """How old a stamp is when it counts as unanswered, instead of ``handshake.expiryS``."""
 
 
@@ -123,9 +123,9 @@ class DialectSettings(section.Section):
 class ClaimSettings(section.Section):
     """How long a filter's expectation holds cards for other filters."""
 
-    lifetime_s: float = pydantic.Field(default=1.0, ge=0)
+    lifetime_s: section.Seconds = pydantic.Field(default=1.0, ge=0)
     """For ordinary pods; 0 makes no claims."""
-    slow_lifetime_s: float = pydantic.Field(default=30.0, ge=0)
+    slow_lifetime_s: section.Seconds = pydantic.Field(default=30.0, ge=0)
     """For pods with volumes or in a group."""
 
 
@@ -135,7 +135,7 @@ class LedgerSettings(section.Section):
     trust: Trust = Trust.REQUESTS
     """``requests`` charges a pod at most what its own containers ask for,
     ``annotations`` whatever its annotations say, as HAMi does."""
-    audit_interval_s: float = pydantic.Field(default=60.0, gt=0)
+    audit_interval_s: section.Seconds = pydantic.Field(default=60.0, gt=0)
     """How often the ledger is compared with a fresh list of pods."""
 
 
@@ -168,9 +168,9 @@ class EventSettings(section.Section):
 class WakeSettings(section.Section):
     """Waking of pods that were refused and now might fit."""
 
-    delay_s: float = pydantic.Field(default=0.1, ge=0)
+    delay_s: section.Seconds = pydantic.Field(default=0.1, ge=0)
     """How long kube-scheduler's own retry may take before we cause one."""
-    catch_up_s: float = pydantic.Field(default=0.05, ge=0)
+    catch_up_s: section.Seconds = pydantic.Field(default=0.05, ge=0)
     """How long a retried pod's refusal waits for the watch to catch up."""
 
 
@@ -184,7 +184,7 @@ class Settings(section.Section):
     writes where a pod names none."""
     default_scheduler_policy: PolicySettings = PolicySettings()
     vendors: VendorSettings = VendorSettings()
-    resource_aliases: Mapping[str, tuple[str, ...]] = {}
+    resource_aliases: Mapping[section.ResourceName, tuple[section.ResourceName, ...]] = {}
     """Earlier names of a resource, by today's name: a running pod that asks by
     an earlier name keeps its promise."""
     handshake: HandshakeSettings = HandshakeSettings()
@@ -221,7 +221,7 @@ def build(values: Mapping[str, Any]) -> Settings:
             wrong there.
     """
     try:
-        return Settings.model_validate(values)
+        configured = Settings.model_validate(values)
     except pydantic.ValidationError as fault:
         wrong = "; ".join(
             f"{'.'.join(str(part) for part in error['loc']) or 'the file'}: "
@@ -229,3 +229,16 @@ def build(values: Mapping[str, Any]) -> Settings:
             for error in fault.errors()
         )
         raise errors.SettingsError(f"the configuration is wrong at {wrong}") from fault
+    vendors = [("vendors." + path, name) for path, name in resources.named(configured.vendors)]
+    every = with_every_vendor(configured).vendors
+    clashes = [
+        *resources.clashes(vendors),
+        *resources.wrong_aliases(
+            configured.resource_aliases,
+            now={name for _, name in vendors},
+            ever={name for _, name in resources.named(every)},
+        ),
+    ]
+    if clashes:
+        raise errors.SettingsError(f"the configuration is wrong at {'; '.join(clashes)}")
+    return configured

@@ -71,6 +71,15 @@ class Document:
                 line = node.start_mark.line
         return int(line) + 1
 
+    def holds(self, path: Path) -> bool:
+        """Whether the text has that field of mappings."""
+        value = self.value
+        for part in path:
+            if not isinstance(value, dict) or part not in value:
+                return False
+            value = value[part]
+        return True
+
 
 def read(text: str) -> Document:
     """Read a text that holds one document.
@@ -105,7 +114,7 @@ def read_all(text: str) -> Iterator[Any]:
 def _refuse_deep(value: Any) -> None:
     """Refuse JSON that is nested too deeply, level by level."""
     level = [value]
-    for _ in range(DEEPEST + 1):
+    for _ in range(DEEPEST):
         level = [
             item
             for one in level
@@ -120,10 +129,12 @@ def _refuse_deep(value: Any) -> None:
 def _documents(text: str, *, single: bool) -> Iterator[Document]:
     try:
         loader = _Loader(text)
-        while loader.check_node():
+        while single or loader.check_node():
             tree = loader.get_single_node() if single else loader.get_node()
             if tree is not None:
                 yield Document(value=loader.construct_document(tree), _tree=tree)
+            if single:
+                return
     except yaml.MarkedYAMLError as fault:
         raise errors.SettingsError(_sentence(fault)) from fault
     except (yaml.YAMLError, UnicodeEncodeError) as fault:
@@ -138,6 +149,10 @@ def _sentence(fault: yaml.MarkedYAMLError) -> str:
     where = f"line {mark.line + 1}: " if mark is not None else ""
     if isinstance(fault, _Refused):
         return f"{where}{fault.problem}"
+    if "maximum nesting depth" in str(fault.problem):  # libyaml looks ahead
+        return f"{where}{_TOO_DEEP}"
+    if isinstance(fault, composer.ComposerError) and "single document" in str(fault.context):
+        return f"{where}a second document begins here, and one is wanted; leave one of them out"
     context = f"{fault.context}: " if fault.context else ""
     words = " ".join(f"{context}{fault.problem}".split())
     return f"{where}it is no YAML: {words}; correct it there or put the text in quotes"
@@ -194,17 +209,21 @@ class _Loader(composer.Composer, constructor.SafeConstructor, resolver.BaseResol
             self._write_out(event)
             return super().compose_node(parent, index)
         before, outer = self._count, self._deepest
+        levels = int(isinstance(event, events.CollectionStartEvent))
         self._count += 1
-        self._depth += 1
+        self._depth += levels
         self._deepest = self._depth
         self._refuse_deep(event)
         node = super().compose_node(parent, index)
         if event.anchor is not None:
-            self._anchored[event.anchor] = (self._count - before, self._deepest - self._depth + 1)
+            self._anchored[event.anchor] = (
+                self._count - before,
+                self._deepest - self._depth + levels,
+            )
         if isinstance(node, nodes.MappingNode):
             _refuse_twins(node)
         self._deepest = max(outer, self._deepest)
-        self._depth -= 1
+        self._depth -= levels
         return node
 
     def _write_out(self, event: Any) -> None:
@@ -230,8 +249,7 @@ class _Loader(composer.Composer, constructor.SafeConstructor, resolver.BaseResol
             )
 
     def _refuse_deep(self, event: Any) -> None:
-        # A value that holds others is one level; what is innermost is none.
-        if self._deepest > DEEPEST + 1:
+        if self._deepest > DEEPEST:
             raise _Refused(_TOO_DEEP, event.start_mark)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[str, Any]:

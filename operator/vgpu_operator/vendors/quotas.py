@@ -16,7 +16,8 @@ LIMITS: Final = "limits."
 REQUESTS: Final = "requests."
 
 _MOST: Final = 2**53
-"""Limits above are counted as this one: no cluster has so much, and sums of it fit 64 bits."""
+"""Limits above are counted as this one, and below its negative as that: no cluster has so
+much, and sums of it fit 64 bits."""
 
 
 def quota_record(
@@ -43,7 +44,7 @@ def quota_record(
                 continue
             read = vendor.quota_memory if is_memory else quantity.decode_plain_integer
             try:
-                amount = min(read(hard[key]), _MOST)
+                amount = max(-_MOST, min(read(hard[key]), _MOST))
             except errors.DecodeError:
                 ignored.append(
                     f"{key}: {fields.shown(hard[key])} is no whole number, so it limits nothing; "

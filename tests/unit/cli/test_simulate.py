@@ -4,6 +4,9 @@ import sys
 
 import pytest
 
+from vgpu_operator.cli import simulate_cases
+from vgpu_operator.model import errors
+
 NODE = {
     "kind": "Node",
     "metadata": {
@@ -248,3 +251,118 @@ def test_the_answer_to_a_case_has_the_recorded_form(command_line, tmp_path):
         "annotations": {"hami.io/bind-phase": "allocating", "hami.io/bind-time": "<now>"},
         "node_annotations": {"hami.io/mutex.lock": "<now:rfc3339>,team-a,p1"},
     }
+
+
+@pytest.mark.parametrize("option", ["-f", "--cases"])
+def test_a_file_that_is_not_there_is_named(command_line, option):
+    assert command_line.run("simulate", option, "nope.yaml") == 1
+    assert command_line.err == "error: nope.yaml cannot be read: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    "text", ["nodes: [{name: a, cards: 2}]", "vendors: {ascend: {enabled: true}}"]
+)
+def test_a_file_of_another_command_is_sent_there(command_line, tmp_path, text):
+    file = tmp_path / "other.yaml"
+    file.write_text(text, encoding="utf-8")
+
+    assert command_line.run("simulate", "-f", str(file)) == 1
+    assert command_line.err == (
+        f"error: {file}, document 1: kind: a text such as Pod or Node is wanted; "
+        "settings go to --config, simulated nodes to vgpu agent --simulate\n"
+    )
+
+
+def test_pods_that_ask_for_nothing_known_are_pointed_to_the_vendors(command_line, tmp_path):
+    file = tmp_path / "all.json"
+    plain = {"kind": "Pod", "metadata": {"name": "p1"}}
+    plain["spec"] = {"containers": [{"name": "main", "resources": {"limits": {"a.com/gpu": 1}}}]}
+    file.write_text(json.dumps(plain), encoding="utf-8")
+
+    assert command_line.run("simulate", "-f", str(file)) == 0
+    assert command_line.err == (
+        "no pod is pending that asks for a card "
+        "(no limit names a resource of these settings; see docs/vendors)\n"
+    )
+
+
+def test_without_a_pending_pod_nothing_is_said_of_limits(command_line, tmp_path):
+    file = tmp_path / "all.json"
+    file.write_text(json.dumps(NODE), encoding="utf-8")
+
+    assert command_line.run("simulate", "-f", str(file)) == 0
+    assert command_line.err == "no pod is pending that asks for a card\n"
+
+
+@pytest.mark.parametrize("output", ["yaml", "table"])
+def test_cases_take_no_form_of_answer(command_line, output):
+    assert command_line.run("simulate", "--cases", "-", "-o", output) == 2
+    assert "--cases answers lines of JSON: leave out --output" in command_line.err
+
+
+def test_every_annotation_that_would_be_written_is_shown(simulated):
+    asked = pod("p1", mem=3000)
+    asked["metadata"]["annotations"] = {"hami.io/vgpu-devices-allocated": "forged"}
+
+    _, found = simulated(NODE, asked)
+
+    written = found["p1"]["written"]
+    binding = {key: text for key, text in written["binding"].items() if not key.endswith("-time")}
+    assert written["admission"] == {"hami.io/vgpu-devices-allocated": None}
+    assert binding == {
+        "hami.io/vgpu-node": "node-a",
+        "hami.io/vgpu-devices-to-allocate": "GPU-a1,NVIDIA,3000,0:;",
+        "hami.io/vgpu-devices-allocated": "GPU-a1,NVIDIA,3000,0:;",
+        "hami.io/bind-phase": "allocating",
+    }
+    assert written["node"] == {"hami.io/mutex.lock": "2026-01-15T10:00:30Z,default,p1"}
+
+
+NOW = {"name": "x", "now": "2026-01-15T10:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    "case", [{}, {"flags": None}, {"record": None}, {"nodes": None, "pods": None, "earlier": None}]
+)
+def test_what_a_case_leaves_out_is_nothing(case):
+    assert simulate_cases.answer(NOW | case) == {"devices": {}}
+
+
+@pytest.mark.parametrize(
+    ("case", "sentence"),
+    [
+        ({"nodes": [{"status": {}}]}, "nodes[0].metadata.name is missing"),
+        ({"nodes": [NODE, {"metadata": {"name": ""}}]}, "nodes[1].metadata.name is missing"),
+        ({"pods": [{"metadata": None}]}, "pods[0].metadata.name is missing"),
+        (
+            {"nodes": [{"metadata": {"name": 7}}]},
+            "nodes[0].metadata.name: a text is wanted, got 7",
+        ),
+        ({"nodes": [None]}, "nodes[0]: an object is wanted, got None"),
+        ({"nodes": {}}, "nodes: a list is wanted, got an object"),
+        ({"pod": []}, "pod: an object is wanted, got a list"),
+        ({"flags": 1}, "flags: an object is wanted, got 1"),
+        ({"flags": {"device_config": 1}}, "flags.device_config: an object is wanted, got 1"),
+        (
+            {"flags": {"colour": 1}},
+            "flags.colour: there is no such flag; known are node_scheduler_policy, "
+            "gpu_scheduler_policy, force_overwrite_default_scheduler, device_config",
+        ),
+        (
+            {"earlier": [{"seconds_before": 1, "nodes": [{}]}]},
+            "earlier[0].nodes[0].metadata.name is missing",
+        ),
+        ({"earlier": [{}]}, "earlier[0].seconds_before: a number from 0 to 1000000000 is wanted"),
+        ({"kind": "pod_encode"}, "value is missing"),
+        ({"kind": "pod_encode", "value": [3]}, "value[0]: a list is wanted, got 3"),
+        (
+            {"kind": "pod_encode", "value": [[], [{"uuid": "GPU-a0"}]]},
+            "value[1][0].type: a text is wanted, got None",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_case_is_said_with_its_path(case, sentence):
+    with pytest.raises(errors.DecodeError) as caught:
+        simulate_cases.answer(NOW | case)
+
+    assert str(caught.value) == f"the case: {sentence}"

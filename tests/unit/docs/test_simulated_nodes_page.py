@@ -32,6 +32,7 @@ def test_the_pages_example_can_be_played_and_has_several_vendors_on_a_node() -> 
         "npu-1": {"Ascend910B3": 8},
         "dies": {"Vastai": 2},
         "mixed": {"NVIDIA": 2, "DCU": 1, "GCU": 1},
+        "dying": {"NVIDIA": 2},
     }
 
 

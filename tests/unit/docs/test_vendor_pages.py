@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import vendor_examples
 import yaml
 
 from vgpu_operator.cli import main
+from vgpu_operator.kube import clock
 from vgpu_operator.model import settings
 from vgpu_operator.vendors import registry
 
@@ -17,6 +19,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "docs" / "vendors"
 ON = {"ascend": {"enabled": True}, "iluvatar": {"enabled": True}}
 CHIPS = ("ascend", "iluvatar")
+WRITTEN = re.compile(
+    r"^\| (admission|Binding|bind) \| (?:node )?annotation (.*?) \| `(.*)` \|$", re.M
+)
+PARTS = {"admission": "admission", "Binding": "binding", "bind": "node"}
+"""Who writes, as the pages and as the command call it."""
 
 
 def _examples() -> list[Any]:
@@ -32,6 +39,23 @@ def test_every_family_has_a_page_and_every_page_a_family() -> None:
     pages = {path.stem for path in FOLDER.glob("*.md")}
 
     assert pages == {"README", *vendor_docs.families()}
+
+
+def test_every_vendor_has_a_page_that_the_overview_links() -> None:
+    overview = (FOLDER / "README.md").read_text(encoding="utf-8")
+    vendors = registry.build(settings.build({"vendors": ON}))
+    modules = {type(vendor).__module__.rpartition(".")[2] for vendor in vendors}
+    families = {module.partition("_")[0] for module in modules}
+
+    assert families == set(vendor_docs.families())
+    assert [name for name in sorted(families) if f"({name}.md)" not in overview] == []
+
+
+@pytest.mark.parametrize("family", vendor_docs.families())
+def test_no_key_stands_twice_in_a_table(family: str) -> None:
+    rows = [row.split(" | ")[:3] for row in vendor_docs.vendor_keys(family).splitlines()]
+
+    assert [row for row in rows if rows.count(row) > 1] == []
 
 
 @pytest.mark.parametrize(("text", "configured"), _examples())
@@ -51,6 +75,38 @@ def test_an_example_is_placed_by_vgpu_simulate(
         (pod["metadata"]["name"], "node-1") for pod in pods
     ]
     assert all(row["shares"] for row in rows)
+
+
+@pytest.mark.parametrize(("text", "configured"), _examples())
+def test_vgpu_simulate_prints_what_the_page_says_is_written(
+    text: str,
+    configured: Any,
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(clock.SystemClock, "now", lambda _: vendor_examples.NOW)
+    example, config = tmp_path / "example.yaml", tmp_path / "config.yaml"
+    example.write_text(text, encoding="utf-8")
+    config.write_text(yaml.safe_dump(configured), encoding="utf-8")
+    above = "".join(f"```yaml\n{part}```\n" for part in (config.read_text("utf-8"), text))
+    said = [
+        (PARTS[writer], key, shown)
+        for writer, keys, shown in WRITTEN.findall(vendor_examples.placed(above))
+        for key in re.findall("`([^`]+)`", keys)
+    ]
+
+    main.answer(["simulate", "-f", str(example), "--config", str(config), "-o", "json"])
+
+    rows = json.loads(capsys.readouterr().out)["items"]
+    written = {
+        (part, key, shown)
+        for row in rows
+        for part, texts in row["written"].items()
+        for key, shown in texts.items()
+    }
+    assert said
+    assert [one for one in said if one not in written] == []
 
 
 def test_every_vendor_but_the_chips_has_an_example() -> None:

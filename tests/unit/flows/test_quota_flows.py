@@ -14,7 +14,16 @@ from support.operator_books import (
     put_node,
 )
 from support.resource_quotas import MEMORY, limit
-from vgpu_operator.flows import bind, books, dry_run, effects, pod_events, quotas, wake
+from vgpu_operator.flows import (
+    bind,
+    books,
+    dry_run,
+    effects,
+    pod_events,
+    quotas,
+    reconcile,
+    wake,
+)
 from vgpu_operator.flows import filter as flow_filter
 from vgpu_operator.model import quota, records
 
@@ -141,6 +150,42 @@ def test_too_little_more_wakes_nobody() -> None:
 
     assert Dialogue(wake.wake(held)).ended
     assert not wake.is_due(held), "this change is settled"
+
+
+def test_namespaces_that_come_and_go_leave_nothing_behind() -> None:
+    held = open_books()
+    put_node(held)
+    for number in range(1000):
+        limit(held, {MEMORY: 1000}, name=f"q{number}", namespace=f"team-{number}")
+        quotas.quota_gone(held, f"team-{number}", f"q{number}")
+
+    reconcile.tick(held, NOW)
+
+    assert held.ledger.quota_freed_since(0) == frozenset()
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_pod_that_a_quota_held_back_keeps_what_wakes_it_until_it_is_gone(leads: bool) -> None:
+    held = limited(1999, bound(pending("p9")), pending("p1"))
+    reasons(held, pending("p1"))
+    quotas.quota_gone(held, "team-a", "cards")
+    held.leader = leads
+
+    reconcile.tick(held, NOW)
+    assert held.ledger.quota_freed_since(0) == {"team-a"}
+
+    pod_events.pod_gone(held, pending("p1").key)
+    reconcile.tick(held, NOW)
+    assert held.ledger.quota_freed_since(0) == frozenset()
+
+
+def test_a_namespace_with_a_quota_keeps_what_became_available_in_it() -> None:
+    held = limited(1999)
+    limit(held, {MEMORY: 2500}, version="2")
+
+    reconcile.tick(held, NOW)
+
+    assert held.ledger.quota_freed_since(0) == {"team-a"}
 
 
 def test_a_lowered_quota_wakes_nobody() -> None:

@@ -236,6 +236,42 @@ async def test_a_kubeconfig_that_is_not_there_is_one_sentence_with_the_next_step
     )
 
 
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        (None, "~/.kube/config does not exist; give --kubeconfig FILE or set KUBECONFIG"),
+        ("/nowhere", "/nowhere does not exist; give --kubeconfig FILE or correct KUBECONFIG"),
+        ("/a:/b", "/a:/b does not exist; give --kubeconfig FILE or correct KUBECONFIG"),
+    ],
+    ids=["none", "KUBECONFIG", "two files"],
+)
+async def test_no_kubeconfig_at_all_is_one_sentence_with_the_next_step(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, named: str | None, words: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    if named:
+        monkeypatch.setenv("KUBECONFIG", named)
+
+    with pytest.raises(client.ConfigurationError) as caught:
+        await client.load_configuration()
+
+    assert str(caught.value) == f"no kubeconfig: {words}"
+
+
+async def test_the_kubeconfig_of_the_environment_is_found_as_it_is_now(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "second").write_text(KUBECONFIG % "bm8gY2VydGlmaWNhdGU=", encoding="utf-8")
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/first:{tmp_path}/second")
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+    found = await client.load_configuration()
+
+    assert found.host == "https://127.0.0.1:1"
+
+
 KUBECONFIG = """
 apiVersion: v1
 kind: Config

@@ -134,3 +134,16 @@ def test_the_command_line_knows_it_too(
     assert code == 0
     (row,) = json.loads(capsys.readouterr().out)["items"]
     assert [share["card"] for share in row["shares"]] == ["AC-0"]
+
+
+def test_what_the_page_says_of_import_and_contract_is_there_to_be_followed() -> None:
+    page = " ".join(PAGE.read_text("utf-8").split())
+    root = PAGE.parents[1]
+    registry_text = pathlib.Path(registry.__file__).read_text("utf-8")
+
+    assert "`acme,` among the imports of `vgpu_operator.vendors`" in page
+    assert "from vgpu_operator.vendors import (\n    amd,\n" in registry_text
+    assert "write `(acme) |` before `(amd)`" in page
+    assert '"(amd) | ' in (root / "pyproject.toml").read_text("utf-8")
+    for file in re.findall(r"`(agent/[a-z]+\.py)`", page):
+        assert (root / "operator" / "vgpu_operator" / file).is_file()

@@ -121,7 +121,13 @@ CORES, MEMORY = "cambricon.com/mlu.smlu.vcore", "cambricon.com/mlu.smlu.vmemory"
         ({CORES: "100", MEMORY: "80"}, f"{CORES}=100,{MEMORY}=80", False, 100),
         ({CORES: "broken"}, f"{CORES}=broken", False, None),
     ],
-    ids=["annotation only", "counted", "plugin of today gone", "plugin of today runs", "unreadable"],
+    ids=[
+        "annotation only",
+        "counted",
+        "plugin of today gone",
+        "plugin of today runs",
+        "unreadable",
+    ],
 )
 def test_mlus_capacity_is_its_register_of_today_unless_it_is_zero(
     offered: dict[str, str], register: str, older: bool, count: int | None

@@ -7,6 +7,7 @@ import yaml
 
 from vgpu_operator.cli.cluster import certificates
 from vgpu_operator.cli.cluster.errors import ClusterError
+from vgpu_operator.model import errors, yaml_text
 
 ADMIN_GROUP = "system:masters"
 """The group that RBAC always lets pass."""
@@ -63,7 +64,7 @@ def decode_target(text: bytes, *, context: str | None, origin: str) -> Target:
         ClusterError: The text is no kubeconfig, or has no such context.
     """
     try:
-        content = yaml.safe_load(text)
+        content = yaml_text.read(text).value
         wanted = context or content.get("current-context")
         contexts = {item["name"]: item["context"] for item in content.get("contexts") or []}
         clusters = {item["name"]: item["cluster"] for item in content.get("clusters") or []}
@@ -75,7 +76,9 @@ def decode_target(text: bytes, *, context: str | None, origin: str) -> Target:
                 else f"{origin} names no current context; choose one with --context"
             )
         return Target(context=wanted, server_url=clusters[contexts[wanted]["cluster"]]["server"])
-    except (yaml.YAMLError, AttributeError, KeyError, TypeError) as fault:
+    except errors.SettingsError as fault:
+        raise ClusterError(f"{origin} cannot be read as a kubeconfig: {fault}") from fault
+    except (AttributeError, KeyError, TypeError) as fault:
         raise ClusterError(
             f"{origin} cannot be read as a kubeconfig ({type(fault).__name__}); "
             "check it with: kubectl config view"

@@ -30,11 +30,11 @@ class AscendChip(section.Section):
     """The name that the chip's driver gives, for people."""
     common_word: section.ChipWord
     """The chip's keyword: part of its annotation keys and of its cards' type."""
-    resource_name: str = ""
+    resource_name: section.OptionalResourceName = ""
     """Resource that counts cards; empty switches the chip off."""
-    resource_memory_name: str = ""
+    resource_memory_name: section.OptionalResourceName = ""
     """Resource for memory on each card."""
-    resource_core_name: str = ""
+    resource_core_name: section.OptionalResourceName = ""
     """Resource for cores in percent of one card; only a soft split has them."""
     memory_allocatable: int = pydantic.Field(ge=1, le=LARGEST_MIB)
     """MiB that a container without a memory limit gets: the whole card."""

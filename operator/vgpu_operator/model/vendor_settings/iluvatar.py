@@ -12,11 +12,11 @@ class IluvatarChip(section.Section):
     """The chip's name, for people."""
     common_word: section.ChipWord
     """The chip's keyword: part of its annotation keys and of its cards' type."""
-    resource_count_name: str = ""
+    resource_count_name: section.OptionalResourceName = ""
     """Resource that counts cards; empty switches the chip off."""
-    resource_memory_name: str = ""
+    resource_memory_name: section.OptionalResourceName = ""
     """Resource for memory on each card, in units of 256 MiB."""
-    resource_core_name: str = ""
+    resource_core_name: section.OptionalResourceName = ""
     """Resource for cores in percent of one card."""
 
 

@@ -6,9 +6,9 @@ from vgpu_operator.model.vendor_settings import section
 class KunlunSettings(section.Section):
     """Kunlun's names, as in HAMi's device configuration (``kunlun``)."""
 
-    resource_count_name: str = "kunlunxin.com/xpu"
+    resource_count_name: section.OptionalResourceName = "kunlunxin.com/xpu"
     """Resource that counts whole cards."""
-    resource_v_count_name: str = "kunlunxin.com/vxpu"
+    resource_v_count_name: section.OptionalResourceName = "kunlunxin.com/vxpu"
     """Resource that counts cards of which a container gets a slice."""
-    resource_v_memory_name: str = "kunlunxin.com/vxpu-memory"
+    resource_v_memory_name: section.OptionalResourceName = "kunlunxin.com/vxpu-memory"
     """Resource for a slice's memory in MiB, rounded up to a quarter, half or whole card."""

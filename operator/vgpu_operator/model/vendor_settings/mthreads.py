@@ -6,9 +6,9 @@ from vgpu_operator.model.vendor_settings import section
 class MthreadsSettings(section.Section):
     """Moore Threads' names, as in HAMi's device configuration (``mthreads``)."""
 
-    resource_count_name: str = "mthreads.com/vgpu"
+    resource_count_name: section.ResourceName = "mthreads.com/vgpu"
     """Resource that counts cards."""
-    resource_memory_name: str = "mthreads.com/sgpu-memory"
+    resource_memory_name: section.ResourceName = "mthreads.com/sgpu-memory"
     """Resource for memory in units of 512 MiB; also what nodes offer."""
-    resource_core_name: str = "mthreads.com/sgpu-core"
+    resource_core_name: section.ResourceName = "mthreads.com/sgpu-core"
     """Resource for cores in sixteenths of a card; also what nodes offer."""

@@ -35,15 +35,15 @@ MIG_MODELS = (
 class NvidiaSettings(section.Section):
     """NVIDIA's names and defaults, as in HAMi's device configuration (``nvidia``)."""
 
-    resource_count_name: str = "nvidia.com/gpu"
+    resource_count_name: section.ResourceName = "nvidia.com/gpu"
     """Resource that counts cards."""
-    resource_memory_name: str = "nvidia.com/gpumem"
+    resource_memory_name: section.OptionalResourceName = "nvidia.com/gpumem"
     """Resource for memory on each card; empty switches it off."""
-    resource_memory_percentage_name: str = "nvidia.com/gpumem-percentage"
+    resource_memory_percentage_name: section.OptionalResourceName = "nvidia.com/gpumem-percentage"
     """Resource for memory in percent of each card; empty switches it off."""
-    resource_core_name: str = "nvidia.com/gpucores"
+    resource_core_name: section.OptionalResourceName = "nvidia.com/gpucores"
     """Resource for cores in percent of one card; empty switches it off."""
-    resource_priority_name: str = "nvidia.com/priority"
+    resource_priority_name: section.OptionalResourceName = "nvidia.com/priority"
     """Resource that becomes ``CUDA_TASK_PRIORITY``; empty switches it off."""
     default_memory: int = pydantic.Field(default=0, ge=0, le=2**31 - 1)
     """MiB for a container that names no memory; 0 means the whole card."""
