@@ -48,7 +48,7 @@ class Simulator:
         self._clock = clock
         self._sleep = sleep
         self._plugins = every_plugin(settings or model_settings.Settings())
-        _check_vendors(simulation, self._plugins)
+        spec.refuse_unknown_vendors(simulation, self._plugins)
         self._log = structlog.get_logger()
         self._nodes: dict[str, simulated_node.SimulatedNode] = {}
         self._tasks: tasks.Tasks | None = None
@@ -213,16 +213,3 @@ def every_plugin(settings: model_settings.Settings) -> dict[str, plugins.Plugin]
     """
     vendors = registry.build(model_settings.with_every_vendor(settings))
     return plugins.build({vendor.spec.keyword: vendor.spec for vendor in vendors})
-
-
-def _check_vendors(simulation: spec.Simulation, vendors: Mapping[str, plugins.Plugin]) -> None:
-    """Refuse cards of a vendor that there is no plugin for."""
-    for place, entry in enumerate(simulation.nodes):
-        for name in entry.names[:1]:
-            for keyword in entry.devices_of(name):
-                if keyword not in vendors:
-                    known = ", ".join(vendors)
-                    raise model_errors.SettingsError(
-                        f"the simulation is wrong at nodes.{place}: "
-                        f"vendor {keyword!r} is none of {known}"
-                    )

@@ -24,19 +24,26 @@ Durations are seconds, or a number with ``ms``, ``s`` or ``m``.
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import pydantic
-import yaml
 
 from vgpu_operator.agent import spec_cards
-from vgpu_operator.model import device, errors
+from vgpu_operator.agent import cards as vendor_cards
+from vgpu_operator.kube import text_file
+from vgpu_operator.model import device, errors, yaml_text
 from vgpu_operator.model.vendor_settings import section
+from vgpu_operator.wire import fields
 
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, None: 1.0}
+LARGEST_FILE_BYTES = 2**24
+
+SHORTEST_ROUND_S = 0.01
+"""With shorter rounds a plugin would do nothing but look."""
+
 _NODE_NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 
 
@@ -50,7 +57,11 @@ def _read_duration(value: object) -> object:
     return value
 
 
-Seconds = Annotated[float, pydantic.BeforeValidator(_read_duration), pydantic.Field(ge=0)]
+Seconds = Annotated[
+    float,
+    pydantic.BeforeValidator(_read_duration),
+    pydantic.Field(ge=0, le=section.LONGEST_S),
+]
 
 
 _LISTED, _COUNTED = "listed", "counted"
@@ -104,8 +115,8 @@ class Node(spec_cards.Section):
     slots: int | None = pydantic.Field(default=None, ge=1, le=spec_cards.INT32)
     memory: int | None = pydantic.Field(default=None, ge=0, le=spec_cards.INT32)
     cores: int | None = pydantic.Field(default=None, ge=0, le=spec_cards.INT32)
-    type: str | None = None
-    mode: str | None = None
+    type: spec_cards.Word | None = None
+    mode: spec_cards.Word | None = None
     vendor: str = "NVIDIA"
     numa_nodes: int | None = pydantic.Field(default=None, ge=1)
     delay: Seconds = 0.0
@@ -132,6 +143,20 @@ class Node(spec_cards.Section):
         if isinstance(self.cards, int):
             said = {name: getattr(self, name) for name in ("slots", "memory", "cores", "type")}
             spec_cards.refuse_untold(self.vendor, said | {"mode": self.mode})
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _has_every_card_once(self) -> Self:
+        name = self.name or f"{self.prefix}1"
+        for vendor, cards in self.devices_of(name).items():
+            first: dict[str, int] = {}
+            for card in cards:
+                if card.id in first:
+                    raise ValueError(
+                        f"{vendor} cards {first[card.id]} and {card.index} have one id, "
+                        f"{fields.shown(card.id)}; give each its own"
+                    )
+                first[card.id] = card.index
         return self
 
     @property
@@ -186,7 +211,7 @@ class Simulation(spec_cards.Section):
     """
 
     nodes: tuple[Node, ...]
-    round_interval: Seconds = 30.0
+    round_interval: Seconds = pydantic.Field(default=30.0, ge=SHORTEST_ROUND_S)
 
     @pydantic.model_validator(mode="after")
     def _has_every_name_once(self) -> Self:
@@ -231,12 +256,32 @@ def load(path: Path) -> Simulation:
     Raises:
         SettingsError: the file cannot be read, or says something wrong.
     """
+    text = text_file.read(path, largest_bytes=LARGEST_FILE_BYTES)
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as fault:
-        cause = getattr(fault, "strerror", None) or str(fault)
-        raise errors.SettingsError(f"{path} cannot be read: {cause}") from fault
-    except yaml.YAMLError as fault:
-        cause = " ".join(str(fault).split())
-        raise errors.SettingsError(f"{path} is no YAML: {cause}") from fault
-    return build(values, source=str(path))
+        values = yaml_text.read(text).value
+    except errors.SettingsError as fault:
+        raise errors.SettingsError(f"{path}: {fault}") from fault
+    found = build(values, source=str(path))
+    refuse_unknown_vendors(found, vendor_cards.MODELS, source=str(path))
+    return found
+
+
+def refuse_unknown_vendors(
+    simulation: Simulation, known: Collection[str], *, source: str = "the simulation"
+) -> None:
+    """Refuse cards of a vendor that nobody serves.
+
+    Raises:
+        SettingsError: one sentence with the path of the first.
+    """
+    for place, entry in enumerate(simulation.nodes):
+        cards = entry.cards if isinstance(entry.cards, tuple) else ()
+        said = [(f"cards.{index}.vendor", card.vendor) for index, card in enumerate(cards)]
+        if not isinstance(entry.cards, tuple):
+            said.append(("vendor", entry.vendor))
+        for path, vendor in said:
+            if vendor not in known:
+                raise errors.SettingsError(
+                    f"{source} is wrong at nodes.{place}.{path}: {fields.shown(vendor)} is none of "
+                    f"{', '.join(known)}"
+                )

@@ -1,13 +1,14 @@
 """The cards of the simulation file, one by one or alike."""
 
 from collections.abc import Mapping
-from typing import Any, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 import pydantic
 from pydantic.alias_generators import to_camel
 
 from vgpu_operator.agent import cards as vendor_cards
 from vgpu_operator.model import device
+from vgpu_operator.wire import fields
 
 INT32 = 2**31 - 1
 
@@ -16,8 +17,25 @@ class Section(pydantic.BaseModel):
     """Base of all sections: camelCase or snake_case in the file, unknown fields refused."""
 
     model_config = pydantic.ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        allow_inf_nan=False,
     )
+
+
+def _without_separators(text: str) -> str:
+    if not fields.SEPARATORS.isdisjoint(text) or not text.isprintable() or text != text.strip():
+        raise ValueError(
+            f"{fields.shown(text)} would fall apart in the protocol's texts: write it without "
+            "commas, colons, semicolons, control characters and spaces at its ends"
+        )
+    return text
+
+
+Word = Annotated[str, pydantic.AfterValidator(_without_separators), pydantic.Field(max_length=253)]
+"""A text that may stand in a register text: an id, a type, a mode."""
 
 
 class MigProfile(Section):
@@ -63,13 +81,13 @@ class Card(Section):
         vendor: keyword of the vendor whose plugin serves it.
     """
 
-    id: str = ""
+    id: Word = ""
     count: int | None = pydantic.Field(default=None, ge=1, le=INT32)
     memory: int | None = pydantic.Field(default=None, ge=0, le=INT32)
     cores: int | None = pydantic.Field(default=None, ge=0, le=INT32)
-    type: str | None = None
+    type: Word | None = None
     numa: int | None = pydantic.Field(default=None, ge=0)
-    mode: str | None = None
+    mode: Word | None = None
     info: Mapping[str, Any] = {}
     mig_profiles: tuple[MigProfile, ...] = ()
     healthy: bool = True

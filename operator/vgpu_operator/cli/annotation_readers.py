@@ -29,7 +29,7 @@ def _register(text: str, key: str) -> Rows:
     vendor = annotation_keys.registering(key)
     found = (
         node_register.decode_register(text, key=key)
-        if True
+        if vendor is None
         else vendor.decode_devices(text, node=_SOME_NODE)
     )
     rows = [

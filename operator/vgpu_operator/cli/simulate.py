@@ -89,13 +89,17 @@ def _answer_cases(path: str) -> None:
     # Thousands of short worlds: looking through the modules again and again costs a fifth.
     gc.freeze()
     if path == "-":
-        lines: Any = sys.stdin.buffer
-        for answer in simulate_cases.answers(lines):
-            sys.stdout.write(answer + "\n")
+        _write_lines(simulate_cases.answers(sys.stdin.buffer))
         return
     with _opened(path) as lines:
-        for answer in simulate_cases.answers(lines):
-            sys.stdout.write(answer + "\n")
+        _write_lines(simulate_cases.answers(lines))
+
+
+def _write_lines(lines: Iterator[str]) -> None:
+    """Write lines of JSON, which is UTF-8 whatever the terminal speaks."""
+    sys.stdout.flush()
+    for line in lines:
+        sys.stdout.buffer.write(f"{line}\n".encode())
 
 
 def _opened(path: str) -> BinaryIO:

@@ -26,27 +26,36 @@ def answers(lines: Iterable[bytes | str]) -> Iterator[str]:
     """Yield one answer a line; blank lines are passed over."""
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            yield json.dumps(_answer_line(line, number), ensure_ascii=False, sort_keys=True)
+            yield _answer_line(line, number)
 
 
-def _answer_line(line: bytes | str, number: int) -> Json:
-    """Return the answer, or what is wrong with the line."""
-    name: object = None
+def _answer_line(line: bytes | str, number: int) -> str:
+    """Return the answer as JSON, or what is wrong with the line."""
+    name: str | None = None
     try:
         case = orjson.loads(line)
         if not isinstance(case, dict):
-            return {"name": name, "error": f"line {number}: a case is an object"}
-        name = case.get("name")
-        return {"name": name, "answer": answer(case)}
+            raise errors.VgpuError(f"line {number}: a case is an object")
+        name = _name(case, number)
+        return _encode({"name": name, "answer": answer(case)})
     except orjson.JSONDecodeError as fault:
-        return {"name": name, "error": f"line {number} is no JSON: {fault}"}
+        words = f"line {number} is no JSON: {fault}"
     except errors.VgpuError as fault:
-        return {"name": name, "error": str(fault)}
+        words = str(fault)
     except Exception as fault:  # the other lines are to be answered all the same
-        return {
-            "name": name,
-            "error": f"line {number} cannot be answered: {type(fault).__name__}: {fault}",
-        }
+        words = f"line {number} cannot be answered: {type(fault).__name__}: {fault}"
+    return _encode({"name": name, "error": words})
+
+
+def _name(case: Mapping[str, Any], number: int) -> str | None:
+    name = case.get("name")
+    if name is not None and not isinstance(name, str):
+        raise errors.VgpuError(f"line {number}: name is no text; put it in quotes")
+    return name
+
+
+def _encode(found: Json) -> str:
+    return json.dumps(found, ensure_ascii=False, sort_keys=True)
 
 
 def answer(case: Mapping[str, Any]) -> Json:

@@ -1,5 +1,6 @@
 """Node events: cards in and out of the ledger, the handshake, the locks."""
 
+import dataclasses
 import datetime
 from collections.abc import Iterable, Iterator
 
@@ -30,6 +31,26 @@ def node_seen(books: Books, record: records.NodeRecord, now: datetime.datetime) 
     if known is not None and known.uid != record.uid:
         node_gone(books, record.name, uid=known.uid)
     books.nodes[record.name] = record
+    events = [] if _is_known_but_for_its_locks(known, record) else _take_in(books, record, now)
+    locks.see(books, record, now)
+    events += _malformed_locks(books, record)
+    reaction = effects.Reaction(effects=tuple(events), nodes=frozenset({record.name}))
+    return reaction + step_handshakes(books, (record.name,), now)
+
+
+def _is_known_but_for_its_locks(
+    known: records.NodeRecord | None, record: records.NodeRecord
+) -> bool:
+    """Whether nothing that the ledger is made of has changed: so it is with most events."""
+    return known is not None and known == dataclasses.replace(
+        record, resource_version=known.resource_version, locks=known.locks
+    )
+
+
+def _take_in(
+    books: Books, record: records.NodeRecord, now: datetime.datetime
+) -> list[effects.Effect]:
+    """Bring the ledger in line with what a Node says; return the events about it."""
     generation = books.ledger.generation
     events: list[effects.Effect] = []
     for vendor in books.vendors:
@@ -41,10 +62,7 @@ def node_seen(books: Books, record: records.NodeRecord, now: datetime.datetime) 
     books.ledger.set_notes(record.name, record.notes)
     if books.ledger.generation != generation:
         books.upsets[record.name] = books.ledger.generation
-    locks.see(books, record, now)
-    events += _malformed_locks(books, record)
-    reaction = effects.Reaction(effects=tuple(events), nodes=frozenset({record.name}))
-    return reaction + step_handshakes(books, (record.name,), now)
+    return events
 
 
 def node_gone(books: Books, name: str, *, uid: str = "") -> effects.Reaction:

@@ -10,7 +10,6 @@ from vgpu_operator.wire import (
     clock_text,
     dialects,
     keys,
-    lock_kinds,
     node_register,
     quantity,
     shape,
@@ -34,7 +33,9 @@ def node_record(raw: Mapping[str, Any], vendors: Sequence[base.Vendor]) -> recor
     counts: dict[str, int] = {}
     notes: dict[str, str] = {}
     older: dict[str, records.OlderKeys] = {}
-    for vendor in vendors:
+    served = roster.of(vendors)
+    names = (*annotations, *texts.labels, *texts.capacity, *allocatable)
+    for vendor in served.on_node(names):
         spec = vendor.spec
         register = vendor.register_text(texts)
         places = None
@@ -47,7 +48,6 @@ def node_record(raw: Mapping[str, Any], vendors: Sequence[base.Vendor]) -> recor
             registers[spec.keyword] = register
         handshake_key = spec.handshake_key if places is None else places.handshake
         _copy_text(annotations, handshake_key, handshakes, spec.keyword)
-        _copy_text(annotations, spec.lock_key, locks, spec.lock_key)
         # Amounts are what today's plugin offers; an older one offers a count.
         supply = spec.count_resource if places is not None else spec.supply_resource
         count = _count(allocatable.get(supply or spec.count_resource))
@@ -55,8 +55,8 @@ def node_record(raw: Mapping[str, Any], vendors: Sequence[base.Vendor]) -> recor
             counts[spec.keyword] = count
         for key in spec.node_note_keys:
             _copy_text(annotations if key in annotations else texts.labels, key, notes, key)
-    for kind in lock_kinds.DIALECT_LOCKS:
-        _copy_text(annotations, kind.key, locks, kind.key)
+    for key in served.locks:
+        _copy_text(annotations, key, locks, key)
     cordoned = shape.text(annotations.get(keys.DEVICE_CORDON)).split(",")
     return records.NodeRecord(
         name=texts.name,

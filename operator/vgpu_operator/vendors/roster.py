@@ -58,6 +58,14 @@ class Roster(tuple[base.Vendor, ...]):
         """Return the vendors with a resource among ``names``, in their order."""
         return self._found(self._by_resource, names)
 
+    def on_node(self, names: Iterable[str]) -> Sequence[base.Vendor]:
+        """Return the vendors of which anything stands on a node, in their order.
+
+        Args:
+            names: the node's annotations, labels and resources.
+        """
+        return self._found(self._by_node_name, names)
+
     def allocated(self, keys: Iterable[str]) -> Sequence[base.Vendor]:
         """Return the vendors whose allocated key is among ``keys``, in their order."""
         return self._found(self._by_allocated_key, keys)
@@ -69,6 +77,10 @@ class Roster(tuple[base.Vendor, ...]):
     @functools.cached_property
     def _by_resource(self) -> _Places:
         return self._index(lambda spec: spec.resources)
+
+    @functools.cached_property
+    def _by_node_name(self) -> _Places:
+        return self._index(_node_names)
 
     @functools.cached_property
     def _by_allocated_key(self) -> _Places:
@@ -88,6 +100,20 @@ class Roster(tuple[base.Vendor, ...]):
     def _found(self, index: _Places, names: Iterable[str]) -> Sequence[base.Vendor]:
         places = {place for name in names for place in index.get(name, ())}
         return [self[place] for place in sorted(places)]
+
+
+def _node_names(spec: base.VendorSpec) -> Iterable[str]:
+    """Yield whatever a vendor reads on a node, its lock apart: that is shared by most."""
+    yield from (
+        spec.register_key or "",
+        spec.handshake_key or "",
+        spec.supply_resource or "",
+        *spec.resources,
+        *spec.node_note_keys,
+    )
+    for dialect in dialects.ALL:
+        for places in dialect.node_keys.get(spec.keyword, ()):
+            yield from (places.register, places.handshake)
 
 
 def of(vendors: Sequence[base.Vendor]) -> Roster:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from support import vendor_vectors
 from vgpu_operator.model import settings
 from vgpu_operator.vendors import records, registry, roster
 
@@ -57,3 +58,25 @@ def test_whatever_a_pod_asks_or_holds_of_a_vendor_makes_it_matter(vendor):
         assert records.may_matter({"spec": {"initContainers": [container]}}, EVERYBODY, aliases={})
     for key in vendor.spec.pod_keys:
         assert records.may_matter({"metadata": {"annotations": {key: "x"}}}, EVERYBODY, aliases={})
+
+
+def test_what_is_read_of_a_node_is_the_same_as_if_every_vendor_was_asked():
+    everybody_asked = Everybody(EVERYBODY)
+    nodes = [node for case in recorded_nodes() for node in case]
+
+    assert len(nodes) > 1_000
+    for raw in nodes:
+        assert records.node_record(raw, EVERYBODY) == records.node_record(raw, everybody_asked)
+
+
+class Everybody(roster.Roster):
+    """A roster that looks nothing up."""
+
+    def on_node(self, names):
+        return self
+
+
+def recorded_nodes():
+    files = sorted(path.stem for path in vendor_vectors.VECTORS.glob("*.jsonl"))
+    for case in vendor_vectors.cases(*files):
+        yield case.get("nodes") or ()
