@@ -4,6 +4,7 @@ What placement reads is checked for its shape here, so that a mistake is told
 with file, document and field instead of being passed over.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -15,6 +16,8 @@ from vgpu_operator.wire import fields
 Json: TypeAlias = Mapping[str, Any]
 
 LARGEST_FILE_BYTES: Final = 2**28
+GENERATED_FROM_CHARACTERS: Final = 58
+"""How much of a ``generateName`` the API server keeps before what it puts behind."""
 
 _OTHER_FILES: Final = "settings go to --config, simulated nodes to vgpu agent --simulate"
 
@@ -39,6 +42,7 @@ def read(paths: Sequence[str]) -> Manifests:
     """
     found = Manifests()
     places: dict[tuple[str, str, str], str] = {}
+    unnamed: list[tuple[list[Json], int, str, str]] = []
     for path in paths:
         for where, raw in _objects(path):
             kind = raw["kind"]
@@ -47,11 +51,23 @@ def read(paths: Sequence[str]) -> Manifests:
                 found.others[kind] = found.others.get(kind, 0) + 1
                 continue
             name = _check(raw, where)
+            if not name[1]:
+                unnamed.append((into, len(into), kind, name[0]))
+                into.append(raw)
+                continue
             first = places.setdefault((kind, *name), where)
             if first != where:
                 shown = "/".join(part for part in name if part)
                 raise errors.DecodeError(f"{kind} {shown} is in {first} already", key=where)
             into.append(raw)
+    numbers: dict[tuple[str, str, str], Iterator[int]] = {}
+    for into, place, kind, namespace in unnamed:  # when it is known which names are taken
+        metadata = into[place]["metadata"]
+        start = metadata["generateName"][:GENERATED_FROM_CHARACTERS]
+        counted = numbers.setdefault((kind, namespace, start), itertools.count(1))
+        names = (f"{start}{number}" for number in counted)
+        name = next(name for name in names if (kind, namespace, name) not in places)
+        into[place] = {**into[place], "metadata": {**metadata, "name": name}}
     return found
 
 
@@ -96,10 +112,14 @@ def _shown(path: str) -> str:
 
 
 def _check(raw: Json, where: str) -> tuple[str, str]:
-    """Return namespace and name of an object whose shape is right."""
+    """Return namespace and name of an object whose shape is right.
+
+    The name is empty where the API server is to make it from ``generateName``.
+    """
     metadata = _mapping(raw.get("metadata"), where, "metadata")
     name = _text(metadata.get("name"), where, "metadata.name")
-    if not name:
+    generated_from = _text(metadata.get("generateName"), where, "metadata.generateName")
+    if not name and not generated_from:
         raise errors.DecodeError("metadata.name: a name is wanted", key=where)
     for part in ("annotations", "labels"):
         for key, value in _mapping(metadata.get(part), where, f"metadata.{part}").items():

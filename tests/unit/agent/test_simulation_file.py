@@ -67,6 +67,36 @@ def test_durations_are_read(text, seconds):
             "node a-1 is described twice",
             id="twice",
         ),
+        pytest.param(
+            {"name": "a", "cards": [{}, {"id": "a,b:;"}]},
+            "nodes.0.cards.1.id: 'a,b:;' would fall apart in the protocol's texts",
+            id="an id with separators",
+        ),
+        pytest.param(
+            {"name": "a", "cards": 1, "type": "A:B"},
+            "nodes.0.type: 'A:B' would fall apart",
+            id="a type with separators",
+        ),
+        pytest.param(
+            {"name": "a", "cards": [{"id": "x"}, {"id": "y"}, {"id": "x"}]},
+            "nodes.0: NVIDIA cards 0 and 2 have one id, 'x'",
+            id="one id twice",
+        ),
+        pytest.param(
+            {"name": "a", "cards": [{"id": "GPU-a-1"}, {}]},
+            "nodes.0: NVIDIA cards 0 and 1 have one id, 'GPU-a-1'",
+            id="the id that another gets",
+        ),
+        pytest.param(
+            {"roundInterval": 0, "nodes": [{"name": "a"}]},
+            "roundInterval: Input should be greater than or equal to 0.01",
+            id="no pause",
+        ),
+        pytest.param(
+            {"name": "a", "delay": float("nan")},
+            "nodes.0.delay: Input should be a finite number",
+            id="no number",
+        ),
         pytest.param([], "the top: ", id="a list"),
         pytest.param(None, "the top: ", id="nothing"),
     ],
@@ -91,7 +121,20 @@ def test_a_file_is_read_as_yaml(tmp_path):
     [
         pytest.param(None, "cannot be read: No such file", id="absent"),
         pytest.param(b"\xff\xfe", "cannot be read", id="not text"),
-        pytest.param(b"nodes: [", "is no YAML", id="not yaml"),
+        pytest.param(b"nodes: [", "line 2: it is no YAML", id="not yaml"),
+        pytest.param(b"a: &a [*a]", "line 1: *a stands within &a itself", id="within itself"),
+        pytest.param(b"nodes: " + b"[" * 3000, "nested deeper than 100", id="deep"),
+        pytest.param(b"x:\n  y: !!int ''", "line 2: '' cannot be read", id="no number"),
+        pytest.param(
+            b"nodes: [{name: a, cards: [{}, {vendor: nope}]}]",
+            "nodes.0.cards.1.vendor: 'nope' is none of NVIDIA, MLU",
+            id="unknown vendor of a card",
+        ),
+        pytest.param(
+            b"nodes: [{name: a, cards: 2, vendor: nope}]",
+            "nodes.0.vendor: 'nope' is none of NVIDIA, MLU",
+            id="unknown vendor",
+        ),
         pytest.param(b"nodes: 7", "nodes: ", id="another type"),
     ],
 )

@@ -162,7 +162,7 @@ def test_the_table_has_a_line_a_pod(command_line, tmp_path):
         ("metadata: {}", "document 1: kind: a text such as Pod or Node is wanted"),
         ("---\nkind: Node\n---\n- 1", "document 1: metadata.name: a name is wanted"),
         ("- 1", "document 1: an object is wanted, got a list"),
-        ("a: [", "it is neither YAML nor JSON"),
+        ("a: [", "line 2: it is no YAML: "),
         (
             "kind: List\nitems: [{kind: Pod, metadata: {name: p}, spec: {containers: [7]}}]",
             "document 1, items[0]: spec.containers[0]: an object is wanted, got 7",
@@ -251,6 +251,88 @@ def test_the_answer_to_a_case_has_the_recorded_form(command_line, tmp_path):
         "annotations": {"hami.io/bind-phase": "allocating", "hami.io/bind-time": "<now>"},
         "node_annotations": {"hami.io/mutex.lock": "<now:rfc3339>,team-a,p1"},
     }
+
+
+@pytest.mark.parametrize(
+    "name", ["[" * 1000 + "]" * 1000, "7", '{"a": 1}', "9" * 5000, '"\\ud800"', "NaN"]
+)
+def test_one_strange_line_does_not_end_the_run(command_line, tmp_path, name):
+    file = tmp_path / "cases.jsonl"
+    good = {"name": "after", "kind": "weights", "text": "slot=1,core=1,memory=3"}
+    strange = f'{{"name": {name}, "kind": "weights", "text": "slot=1"}}'
+    file.write_text(f"{strange}\n{json.dumps(good)}\n", encoding="utf-8")
+
+    assert command_line.run("simulate", "--cases", str(file)) == 0
+    first, second = map(json.loads, command_line.out.splitlines())
+    assert "line 1" in first["error"]
+    assert second["answer"] == {"weights": {"slot": 1, "core": 1, "memory": 3}}
+
+
+def test_answers_to_cases_are_utf_8_whatever_the_terminal_speaks(command_line, tmp_path):
+    file = tmp_path / "cases.jsonl"
+    file.write_text('{"name": "\u4e2d", "kind": "weights", "text": "x"}\n', encoding="utf-8")
+    written = io.BytesIO()
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+        assert command_line.run("simulate", "--cases", str(file)) == 0
+        sys.stdout.flush()
+        text = written.getvalue().decode("utf-8")
+
+    assert json.loads(text)["name"] == "\u4e2d"
+
+
+def test_a_pod_with_a_generated_name_gets_the_first_free_number(simulated_names):
+    pods = [
+        {"generateName": "web-"},
+        {"name": "web-1"},
+        {"generateName": "web-"},
+        {"generateName": "web-", "namespace": "other"},
+        {"generateName": "x" * 70},
+    ]
+
+    assert simulated_names(pods) == ["web-2", "web-1", "web-3", "web-1", "x" * 58 + "1"]
+
+
+@pytest.fixture
+def simulated_names(command_line, tmp_path):
+    def run(metadata):
+        containers = [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": 1}}}]
+        items = [
+            {"kind": "Pod", "metadata": one, "spec": {"containers": containers}} for one in metadata
+        ]
+        file = tmp_path / "pods.json"
+        file.write_text(json.dumps({"kind": "List", "items": items}), encoding="utf-8")
+        command_line.run("simulate", "-f", str(file), "-o", "json")
+        return [item["pod"] for item in json.loads(command_line.out)["items"]]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("&a\nkind: List\nitems: [*a]\n", "line 3: *a stands within &a itself"),
+        ("{kind: List, items: [" * 60 + "]}" * 60, "line 1: lists and objects are nested deeper"),
+        ('{"kind":"List","items":[' * 60 + "]}" * 60, "lists and objects are nested deeper"),
+        ("kind: Pod\nmetadata: {name: !!bool p}\n", "line 2: 'p' cannot be read as true or"),
+        (
+            "kind: List\nitems:\n- &a0 {kind: List, items: [{kind: X}, {kind: X}]}\n"
+            + "".join(
+                f"- &a{n} {{kind: List, items: [{', '.join([f'*a{n - 1}'] * 10)}]}}\n"
+                for n in range(1, 10)
+            ),
+            "stand for more than 100000 values",
+        ),
+    ],
+)
+def test_a_text_that_would_never_end_is_refused_at_once(command_line, tmp_path, text, words):
+    file = tmp_path / "bad.yaml"
+    file.write_text(text, encoding="utf-8")
+
+    assert command_line.run("simulate", "-f", str(file)) == 1
+    assert f"error: {file}: " in command_line.err
+    assert words in command_line.err
 
 
 @pytest.mark.parametrize("option", ["-f", "--cases"])

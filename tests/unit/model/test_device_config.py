@@ -103,9 +103,37 @@ nodeconfig:
             id="a word that is no part of a key",
         ),
         pytest.param(
-            "nvidia:\n  defaultCores: 1\n  defaultCores: 2\n",
-            "line 3, nvidia.defaultCores: already given in line 2",
-            id="a field twice",
+            "nvidia:\n  deviceMemoryScaling: .inf\n",
+            "line 2, nvidia.deviceMemoryScaling: Input should be a finite number",
+            id="an infinite number",
+        ),
+        pytest.param(
+            "nodeconfig:\n- name: a\n  devicecorescaling: .nan\n",
+            "line 3, nodeconfig[0].devicecorescaling: Input should be a finite number",
+            id="no number of a node",
+        ),
+        pytest.param(
+            "nvidia:\n  deviceSplitCount: 2147483648\n",
+            "line 2, nvidia.deviceSplitCount: Input should be less than or equal to 2147483647",
+            id="more than HAMi counts",
+        ),
+        pytest.param(
+            "amd:\n  resourceCountName: cpu\n",
+            "line 2, amd.resourceCountName: 'cpu' is no name of an extended resource: "
+            "write DOMAIN/NAME, as nvidia.com/gpu",
+            id="a name that never counts",
+        ),
+        pytest.param(
+            "cambricon:\n  resourceCountName: nvidia.com/gpu\n",
+            "line 2, cambricon.resourceCountName: nvidia.com/gpu is nvidia.resourceCountName "
+            "already; give each resource a name of its own",
+            id="another vendor's name",
+        ),
+        pytest.param(
+            "amd: {}\nnvidia:\n  resourceCountName: nvidia.com/gpumem\n",
+            "line 3, nvidia.resourceCountName: nvidia.com/gpumem is nvidia.resourceMemoryName "
+            "already; give each resource a name of its own",
+            id="two meanings of one vendor",
         ),
         pytest.param(
             "nvidia: 7\n",
@@ -129,10 +157,14 @@ def test_every_wrong_field_is_named_at_once() -> None:
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("nvidia: [", "it is no YAML: "),
+        ("nvidia: [", "line 2: it is no YAML: "),
         ("- nvidia\n", "it must hold a mapping, not a list"),
-        ("a: &a [*a]", "it is nested too deeply, or contains itself"),
-        ("[" * 5000, "it is nested too deeply, or contains itself"),
+        (
+            "nvidia:\n  defaultCores: 1\n  defaultCores: 2\n",
+            "line 3: defaultCores is already given in line 2",
+        ),
+        ("a: &a [*a]", "line 1: [*]a stands within &a itself"),
+        ("[" * 5000, "line 1: lists and objects are nested deeper than 100 levels"),
     ],
 )
 def test_what_is_no_such_document_is_refused(text: str, wrong: str) -> None:

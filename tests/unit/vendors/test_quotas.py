@@ -46,6 +46,13 @@ def test_a_limit_beyond_every_number_is_one_that_sums_can_bear() -> None:
     assert read({MEMORY: "9E"}).limits == nvidia(memory_mib=2**53)
 
 
+@pytest.mark.parametrize("amount", ["-9e60", -(10**100), "-9E"])
+def test_a_limit_below_every_number_is_one_that_sums_can_bear(amount: object) -> None:
+    assert read({MEMORY: amount, CORES: amount}).limits == nvidia(
+        memory_mib=-(2**53), cores=-(2**53)
+    )
+
+
 @pytest.mark.parametrize("text", ["500m", "0.5", "many", ""])
 def test_what_is_no_whole_number_limits_nothing_and_says_so(text: str) -> None:
     found = read({MEMORY: text, CORES: 100})
