@@ -11,7 +11,6 @@ from vgpu_operator.agent import objects, perform, plugins, spec, tasks
 from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import clock as kube_clock
 from vgpu_operator.kube import errors, paths
-from vgpu_operator.model import errors as model_errors
 from vgpu_operator.model import settings as model_settings
 from vgpu_operator.vendors import registry
 

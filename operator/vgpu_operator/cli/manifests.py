@@ -66,8 +66,8 @@ def read(paths: Sequence[str]) -> Manifests:
         start = metadata["generateName"][:GENERATED_FROM_CHARACTERS]
         counted = numbers.setdefault((kind, namespace, start), itertools.count(1))
         names = (f"{start}{number}" for number in counted)
-        name = next(name for name in names if (kind, namespace, name) not in places)
-        into[place] = {**into[place], "metadata": {**metadata, "name": name}}
+        free = next(one for one in names if (kind, namespace, one) not in places)
+        into[place] = {**into[place], "metadata": {**metadata, "name": free}}
     return found
 
 

@@ -34,8 +34,6 @@ def _answer_line(line: bytes | str, number: int) -> str:
     name: str | None = None
     try:
         case = orjson.loads(line)
-        if not isinstance(case, dict):
-            raise errors.VgpuError(f"line {number}: a case is an object")
         name = _name(case, number)
         return _encode({"name": name, "answer": answer(case)})
     except orjson.JSONDecodeError as fault:
@@ -47,7 +45,10 @@ def _answer_line(line: bytes | str, number: int) -> str:
     return _encode({"name": name, "error": words})
 
 
-def _name(case: Mapping[str, Any], number: int) -> str | None:
+def _name(case: object, number: int) -> str | None:
+    """Return the name of what ought to be a case."""
+    if not isinstance(case, dict):
+        raise errors.VgpuError(f"line {number}: a case is an object")
     name = case.get("name")
     if name is not None and not isinstance(name, str):
         raise errors.VgpuError(f"line {number}: name is no text; put it in quotes")

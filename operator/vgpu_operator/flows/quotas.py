@@ -166,10 +166,8 @@ def _binds(books: Books, record: records.QuotaRecord) -> bool:
     """
     limits = books.ledger.quota_standing(record.namespace).limits
     return any(
-        own.memory_mib is not None
-        and own.memory_mib == limits[vendor].memory_mib
-        or own.cores is not None
-        and own.cores == limits[vendor].cores
+        (own.memory_mib is not None and own.memory_mib == limits[vendor].memory_mib)
+        or (own.cores is not None and own.cores == limits[vendor].cores)
         for vendor, own in record.limits.items()
     )
 

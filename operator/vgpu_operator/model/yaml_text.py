@@ -7,7 +7,7 @@ wrong is one sentence with the line and what to do.
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -26,9 +26,7 @@ Path: TypeAlias = tuple[int | str, ...]
 _TAG: Final = "tag:yaml.org,2002:"
 _MERGE: Final = f"{_TAG}merge"
 _SHOWN_CHARACTERS: Final = 60
-_WHOLE_NUMBER: Final = (
-    r"[-+]?0b[01_]+|[-+]?0[0-7_]+|[-+]?(?:0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+"
-)
+_WHOLE_NUMBER: Final = r"[-+]?0b[01_]+|[-+]?0[0-7_]+|[-+]?(?:0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+"
 _NUMBER: Final = (
     r"[-+]?(?:[0-9][0-9_]*)\.[0-9_]*(?:[eE][-+][0-9]+)?"
     r"|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
@@ -180,7 +178,7 @@ class _SlowParser(yaml.reader.Reader, yaml.scanner.Scanner, yaml.parser.Parser):
         yaml.parser.Parser.__init__(self)
 
 
-_Parser: Any = yaml.cyaml.CParser if yaml.__with_libyaml__ else _SlowParser
+_Parser: Any = getattr(yaml, "CParser", _SlowParser)
 
 
 class _Loader(composer.Composer, constructor.SafeConstructor, resolver.BaseResolver, _Parser):  # type: ignore[misc]
@@ -252,7 +250,7 @@ class _Loader(composer.Composer, constructor.SafeConstructor, resolver.BaseResol
         if self._deepest > DEEPEST:
             raise _Refused(_TOO_DEEP, event.start_mark)
 
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[str, Any]:
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
         if not isinstance(node, nodes.MappingNode):
             raise _Refused("a mapping is wanted here; write names and values", node.start_mark)
         self.flatten_mapping(node)

@@ -1,4 +1,4 @@
-"""Many ResourceQuotas of one namespace: the tightest of each amount holds, whatever comes or goes."""
+"""Many ResourceQuotas of one namespace: the tightest of each amount holds."""
 
 import itertools
 import random
@@ -46,7 +46,7 @@ def test_the_tightest_holds_while_others_come_change_and_go() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_any_order_ends_at_the_smallest_of_what_is_left(seed: int) -> None:
-    chance = random.Random(seed)
+    chance = random.Random(seed)  # noqa: S311  # no secret
     held, left = open_books(), {}
     versions = itertools.count(1)
     for _ in range(60):
@@ -75,7 +75,9 @@ def test_a_looser_one_more_or_less_is_judged_alone(monkeypatch: pytest.MonkeyPat
     quotas.quota_seen(held, record("tight", memory_mib=1))
     folded = []
     real = quota.tightest
-    monkeypatch.setattr(quota, "tightest", lambda many: real(folded.append(1) or one for one in many))
+    monkeypatch.setattr(
+        quota, "tightest", lambda many: real(folded.append(1) or one for one in many)
+    )
 
     for number in range(200):
         quotas.quota_seen(held, record(f"q{number}", memory_mib=5))

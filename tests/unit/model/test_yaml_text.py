@@ -89,7 +89,7 @@ def test_a_billion_laughs_are_refused_at_once() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)]
 
-    with pytest.raises(errors.SettingsError, match="^line 6: the aliases up to [*]a4 stand for"):
+    with pytest.raises(errors.SettingsError, match=r"^line 6: the aliases up to [*]a4 stand for"):
         yaml_text.read("\n".join(lines))
 
 
@@ -104,7 +104,7 @@ def test_many_documents_follow_one_another_and_json_is_one() -> None:
 
 
 def test_a_number_of_5000_digits_in_json_is_told_with_its_line() -> None:
-    with pytest.raises(errors.SettingsError, match="^line 2: '999.*' cannot be read as a whole"):
+    with pytest.raises(errors.SettingsError, match=r"^line 2: '999.*' cannot be read as a whole"):
         list(yaml_text.read_all('{"a":\n' + "9" * 5000 + "}"))
 
 

@@ -46,7 +46,7 @@ def test_a_limit_beyond_every_number_is_one_that_sums_can_bear() -> None:
     assert read({MEMORY: "9E"}).limits == nvidia(memory_mib=2**53)
 
 
-@pytest.mark.parametrize("amount", ["-9e60", -(10**100), "-9E"])
+@pytest.mark.parametrize("amount", ["-9e60", -(10**60), "-9E"])
 def test_a_limit_below_every_number_is_one_that_sums_can_bear(amount: object) -> None:
     assert read({MEMORY: amount, CORES: amount}).limits == nvidia(
         memory_mib=-(2**53), cores=-(2**53)

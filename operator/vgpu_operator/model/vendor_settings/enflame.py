@@ -10,9 +10,13 @@ from vgpu_operator.model.vendor_settings import section
 class EnflameSettings(section.Section):
     """Enflame's names, as in HAMi's device configuration (``enflame``)."""
 
-    resource_name_gcu: section.ResourceName = pydantic.Field(default="enflame.com/gcu", alias="resourceNameGCU")
+    resource_name_gcu: section.ResourceName = pydantic.Field(
+        default="enflame.com/gcu", alias="resourceNameGCU"
+    )
     """Resource that counts whole cards."""
-    resource_name_drs_gcu: section.OptionalResourceName = pydantic.Field(default="", alias="resourceNameDRSGCU")
+    resource_name_drs_gcu: section.OptionalResourceName = pydantic.Field(
+        default="", alias="resourceNameDRSGCU"
+    )
     """Resource for slices of one card; empty means ``resourceNameVGCU``, and if
     that is empty too, ``enflame.com/drs-gcu``."""
     resource_name_gcu_memory: section.OptionalResourceName = pydantic.Field(
@@ -23,7 +27,9 @@ class EnflameSettings(section.Section):
         default="enflame.com/gcu-core", alias="resourceNameGCUCore"
     )
     """Resource for cores of a partition in percent of one card."""
-    resource_name_vgcu: section.OptionalResourceName = pydantic.Field(default="", alias="resourceNameVGCU")
+    resource_name_vgcu: section.OptionalResourceName = pydantic.Field(
+        default="", alias="resourceNameVGCU"
+    )
     """Earlier name of ``resourceNameDRSGCU``."""
     resource_name_vgcu_percentage: str = pydantic.Field(
         default="", alias="resourceNameVGCUPercentage"

@@ -61,11 +61,13 @@ def _qualified(text: str) -> str:
     domain, slash, name = text.partition("/")
     if not slash:
         raise ValueError(
-            f"{shown(text)} is no name of an extended resource: write DOMAIN/NAME, as nvidia.com/gpu"
+            f"{shown(text)} is no name of an extended resource: "
+            "write DOMAIN/NAME, as nvidia.com/gpu"
         )
     if len(domain) > _LONGEST_DOMAIN or not _DOMAIN.fullmatch(domain):
         raise ValueError(
-            f"{shown(text)} has no DNS domain before its slash: write DOMAIN/NAME, as nvidia.com/gpu"
+            f"{shown(text)} has no DNS domain before its slash: "
+            "write DOMAIN/NAME, as nvidia.com/gpu"
         )
     if not _NAME.fullmatch(name):
         raise ValueError(
