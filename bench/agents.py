@@ -21,6 +21,9 @@ LOCK = "hami.io/mutex.lock"
 TO_ALLOCATE = "hami.io/vgpu-devices-to-allocate"
 PHASE = "hami.io/bind-phase"
 
+PAUSE_S = 0.2
+"""Between a refused request and the next try."""
+
 
 class Agents:
     """Serves what a watch of all pods shows."""
@@ -53,13 +56,24 @@ class Agents:
             pod = queue.popleft()
             if self._delay_s:
                 await asyncio.sleep(self._delay_s)
-            try:
-                await self._allocate(node, pod["metadata"])
-            except errors.NotFound:
+            if not await self._patiently(node, pod["metadata"]):
                 continue
             self.served_at.append(time.monotonic())
             self.news.set()
         del self._busy[node]
+
+    async def _patiently(self, node: str, pod: objects.Json) -> bool:
+        """Serve a pod, however often the API server refuses; False when it is gone."""
+        while True:
+            try:
+                await self._allocate(node, pod)
+            except errors.NotFound:
+                return False
+            except errors.ApiError as fault:
+                print(f"agent of {node}: {fault}", file=sys.stderr, flush=True)
+                await asyncio.sleep(PAUSE_S)
+            else:
+                return True
 
     async def _allocate(self, node: str, pod: objects.Json) -> None:
         path = paths.pod(pod["namespace"], pod["name"])

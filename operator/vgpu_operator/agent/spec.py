@@ -30,8 +30,8 @@ from typing import Annotated, Any, Literal, Self
 
 import pydantic
 
-from vgpu_operator.agent import spec_cards
 from vgpu_operator.agent import cards as vendor_cards
+from vgpu_operator.agent import spec_cards
 from vgpu_operator.kube import text_file
 from vgpu_operator.model import device, errors, yaml_text
 from vgpu_operator.model.vendor_settings import section

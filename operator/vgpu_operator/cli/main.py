@@ -4,6 +4,7 @@ Each command lives in a module of its own that offers ``register(app)``. Heavy
 imports stand inside the commands, so that ``vgpu --help`` answers at once.
 """
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -28,6 +29,8 @@ def main() -> NoReturn:
     program = PurePath(sys.argv[0]).name
     if program.startswith("kubectl-"):
         program = program.replace("-", " ", 1)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # of what the terminal cannot show, the number
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(answer(sys.argv[1:], program=program))
 
 

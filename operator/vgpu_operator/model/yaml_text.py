@@ -178,7 +178,7 @@ class _SlowParser(yaml.reader.Reader, yaml.scanner.Scanner, yaml.parser.Parser):
         yaml.parser.Parser.__init__(self)
 
 
-_Parser: Any = getattr(yaml, "CParser", _SlowParser)
+_Parser: Any = getattr(getattr(yaml, "cyaml", None), "CParser", _SlowParser)
 
 
 class _Loader(composer.Composer, constructor.SafeConstructor, resolver.BaseResolver, _Parser):  # type: ignore[misc]

@@ -3,7 +3,9 @@
 import collections
 import pathlib
 
-from vgpu_operator.model import settings
+import pytest
+
+from vgpu_operator.model import errors, settings
 from vgpu_operator.vendors import registry
 
 ON = {"ascend": {"enabled": True}, "iluvatar": {"enabled": True}}
@@ -62,3 +64,12 @@ def test_a_chip_without_a_resource_is_switched_off() -> None:
     built = registry.build(settings.build({"vendors": chips}))
 
     assert built[-1].spec.keyword == "Biren"
+
+
+@pytest.mark.parametrize("word", ["NVIDIA", "Ascend310P"])
+def test_a_chip_under_another_vendors_keyword_is_refused(word: str) -> None:
+    chips = [{"commonWord": word, "resourceCountName": "x.io/gpu"}]
+    configured = settings.build({"vendors": ON | {"iluvatar": {"enabled": True, "chips": chips}}})
+
+    with pytest.raises(errors.SettingsError, match=f"two vendors have the keyword {word};"):
+        registry.build(configured)

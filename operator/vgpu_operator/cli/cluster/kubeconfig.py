@@ -64,7 +64,7 @@ def decode_target(text: bytes, *, context: str | None, origin: str) -> Target:
         ClusterError: The text is no kubeconfig, or has no such context.
     """
     try:
-        content = yaml_text.read(text).value
+        content = yaml_text.read(text.decode()).value
         wanted = context or content.get("current-context")
         contexts = {item["name"]: item["context"] for item in content.get("contexts") or []}
         clusters = {item["name"]: item["cluster"] for item in content.get("clusters") or []}
@@ -76,7 +76,7 @@ def decode_target(text: bytes, *, context: str | None, origin: str) -> Target:
                 else f"{origin} names no current context; choose one with --context"
             )
         return Target(context=wanted, server_url=clusters[contexts[wanted]["cluster"]]["server"])
-    except errors.SettingsError as fault:
+    except (errors.SettingsError, UnicodeDecodeError) as fault:
         raise ClusterError(f"{origin} cannot be read as a kubeconfig: {fault}") from fault
     except (AttributeError, KeyError, TypeError) as fault:
         raise ClusterError(
