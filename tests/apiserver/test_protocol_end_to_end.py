@@ -77,9 +77,12 @@ async def test_3_forty_pods_at_once_on_one_node_all_succeed_one_at_a_time() -> N
             watching.cancel()
 
             assert await here.events("FailedScheduling") == []
-            assert await here.metric(
-                "vgpu_extender_request_duration_seconds_count", verb="bind", outcome="bound"
-            ) == len(names) + 5
+            assert (
+                await here.metric(
+                    "vgpu_extender_request_duration_seconds_count", verb="bind", outcome="bound"
+                )
+                == len(names) + 5
+            )
             # On a machine that is busy with other things the plugin's own requests take longer:
             # then no more than the same pods would take alone, one after another.
             limit_s = 1.2 * len(names) * delay_s + 3

@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 from aiohttp import web
@@ -112,13 +113,27 @@ async def handle_prioritize(request: web.Request) -> web.Response:
         args = extender.decode_filter(await request.read(), what="/prioritize")
     except errors.DecodeError as fault:
         return _bad_request(desk, "prioritize", begun, _error(str(fault)))
-    pod = intake.decode_pod(desk.books, args.pod)
+    pod = _just_filtered(desk.books, args.pod) or intake.decode_pod(desk.books, args.pod)
     names = args.node_names
     if names is None:
         names = tuple(str(node["metadata"]["name"]) for node in args.nodes or ())
     scores = flow_filter.score_nodes(desk.books, pod, names)
     desk.observe("prioritize", "scored", time.perf_counter() - begun)
     return _json(extender.encode_priorities(names, scores))
+
+
+def _just_filtered(books: Books, raw: Mapping[str, Any]) -> records.PodRecord | None:
+    """Return the pod as the filter has just read it, where this is the very same version."""
+    scored = books.scored
+    metadata = raw["metadata"]
+    if (
+        scored is None
+        or scored.pod.key.uid != metadata.get("uid")
+        or scored.pod.resource_version != metadata.get("resourceVersion")
+        or not scored.pod.resource_version
+    ):
+        return None
+    return scored.pod
 
 
 async def handle_bind(request: web.Request) -> web.Response:

@@ -144,12 +144,12 @@ class Scored:
     """What the filter found out about one pod's nodes: kube-scheduler asks for it next.
 
     Attributes:
-        uid: the pod.
+        pod: the pod as it was read.
         generation: the ledger's generation that it holds for.
         scores: by node, how well it would take the pod, busy or not.
     """
 
-    uid: str
+    pod: records.PodRecord
     generation: int
     scores: Mapping[str, int]
 

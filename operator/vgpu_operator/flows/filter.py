@@ -69,7 +69,7 @@ def filter_nodes(
         best = max(range(len(scores)), key=scores.__getitem__)
         _claim(books, pod, placement.fitting[best], now)
         books.scored = Scored(
-            uid=uid,
+            pod=pod,
             generation=books.ledger.generation,
             scores=dict(zip(placement.fitting, plain, strict=True)),
         )
@@ -129,7 +129,7 @@ def _known_scores(books: Books, pod: request.PodKey) -> Mapping[str, int] | None
     None when anything has changed since, for which other nodes might fit.
     """
     known = books.scored
-    if known is None or known.uid != pod.uid or known.generation != books.ledger.generation:
+    if known is None or known.pod.key.uid != pod.uid or known.generation != books.ledger.generation:
         return None
     return known.scores
 

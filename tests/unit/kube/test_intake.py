@@ -9,7 +9,7 @@ from support.desk import NODE_PATH, Shell
 from support.operator_books import LOCK, lock_of, used_mib
 from vgpu_operator.flows import effects, pod_events
 from vgpu_operator.flows import filter as flow_filter
-from vgpu_operator.kube import errors, intake, steps
+from vgpu_operator.kube import errors, steps
 
 HANDSHAKE = "hami.io/node-handshake"
 
