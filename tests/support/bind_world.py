@@ -387,6 +387,7 @@ class World:
             if faults and self.die.random() < 0.1:
                 talk.fails(effects.GivenUp("the caller hung up"))
             else:
+                self.now += datetime.timedelta(seconds=effect.at_most_s or 0)
                 talk.answers(self.now)
         else:
             self._exchange(leader, talk, effect, faults=faults)

@@ -39,8 +39,9 @@ class Dialogue:
         self._go(lambda: self._flow.send(value))
 
     def passes_brief_waits(self, now: datetime.datetime) -> None:
-        """Let waits that end by themselves pass without news."""
+        """Let waits that end by themselves pass without news, from that time on."""
         while isinstance(self._effect, effects.AwaitChange) and self._effect.at_most_s is not None:
+            now += datetime.timedelta(seconds=self._effect.at_most_s)
             self.answers(now)
 
     def fails(self, fault: Exception) -> None:

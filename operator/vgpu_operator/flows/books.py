@@ -19,6 +19,11 @@ from vgpu_operator.vendors import base, roster
 from vgpu_operator.wire import dialects, lock_kinds
 
 
+SHORTEST_GRACE_S = 0.05
+"""With requests to spare a plugin takes about 10 ms to remove its lock (recorded);
+handing the lock over in that time would only be a conflict, for it and for us."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Registration:
     """What one vendor's plugin has registered on one node.
@@ -185,6 +190,8 @@ class Books:
         awaited: by node, the UIDs of pods bound there whose Allocate may still come.
         stuck_locks: by node and lock key, the bound pods whose locks had expired,
             unseen by any kubelet, when last looked at.
+        release_grace_s: how long a plugin that has just reported success is left to
+            remove its lock: longer while taking locks over has met with conflicts.
         upsets: by node, the ledger's generation of the last change there that was
             none of our own reservations: cards, pods that somebody else has bound.
         stuck: UIDs that an event about being stuck was sent for, with its reason.
@@ -214,6 +221,7 @@ class Books:
     allocating: dict[str, datetime.datetime | None] = field(default_factory=dict)
     awaited: dict[str, dict[str, None]] = field(default_factory=dict)
     stuck_locks: dict[tuple[str, str], request.PodKey] = field(default_factory=dict)
+    release_grace_s: float = SHORTEST_GRACE_S
     upsets: dict[str, int] = field(default_factory=dict)
     stuck: dict[str, str] = field(default_factory=dict)
     leader: bool = False

@@ -5,7 +5,7 @@ from collections.abc import Generator
 from typing import Any
 
 from vgpu_operator.flows import bindable, effects, lock_needs, locks
-from vgpu_operator.flows.books import Books
+from vgpu_operator.flows.books import SHORTEST_GRACE_S, Books
 from vgpu_operator.flows.turns import Waiter
 from vgpu_operator.machines import node_lock
 from vgpu_operator.model import records, request
@@ -13,12 +13,12 @@ from vgpu_operator.wire import lock_kinds
 
 RELEASE_TRIES = 5
 
-RELEASE_TIME_S = 0.05
-"""How long a plugin that has just reported success is left to remove its lock.
+GRACE_DECAY = 0.95
+"""By how much the grace shrinks with each lock that is taken without a conflict."""
 
-With requests to spare it takes about 10 ms (recorded); handing the lock over in
-that time would only be a conflict, for it and for us. Later we hand it over.
-"""
+LONGEST_GRACE_S = 0.5
+"""A plugin that takes longer to remove its lock is one that counts its requests: it
+looks at the lock first, and leaves alone what names another pod."""
 
 
 def take(
@@ -37,6 +37,7 @@ def take(
     """
     pod = record.key
     spared: records.NodeRecord | None = None
+    spared_since = now
     while True:
         lock_keys = books.lock_keys(record.request, node)
         if not lock_keys:
@@ -61,10 +62,16 @@ def take(
         if left_s > 0:
             now = yield effects.AwaitChange(node=node, pod=pod, at_most_s=left_s)
             continue
-        if spared is not seen and _is_being_released(books, node, lock_keys, pod):
-            spared = seen
-            now = yield effects.AwaitChange(node=node, pod=pod, at_most_s=RELEASE_TIME_S)
-            continue
+        is_handed_over = _is_being_released(books, node, lock_keys, pod)
+        if is_handed_over:
+            if spared is not seen:
+                spared, spared_since = seen, now
+            waited_s = (now - spared_since).total_seconds()
+            # Other news of the node wakes us too; a clock that was set back ends the wait.
+            if 0 <= waited_s < books.release_grace_s:
+                left_s = books.release_grace_s - waited_s
+                now = yield effects.AwaitChange(node=node, pod=pod, at_most_s=left_s)
+                continue
         # Asked before the write: its echo may come before its answer.
         foreign = _is_foreign(books, node, lock_keys)
         texts = {
@@ -79,11 +86,14 @@ def take(
         except (effects.Conflict, effects.Doubtful):
             # Somebody wrote the Node in between, or our own write may have
             # happened: what the watch shows next decides.
+            if is_handed_over:
+                books.release_grace_s = min(LONGEST_GRACE_S, 2 * books.release_grace_s)
             if books.nodes.get(node) is seen:
                 now = yield effects.AwaitChange(node=node, pod=pod)
             continue
         except effects.EffectFailed as fault:
             return f"the lock of {node} cannot be taken: {fault}", (), now
+        books.release_grace_s = max(SHORTEST_GRACE_S, GRACE_DECAY * books.release_grace_s)
         if foreign:
             books.trusted_nodes.discard(node)
         locks.wrote(books, node=node, texts=texts, version=version, now=now, owner_uid=pod.uid)

@@ -117,6 +117,41 @@ def test_a_plugin_that_does_not_remove_its_lock_in_that_moment_has_it_handed_ove
     assert lock.resource_version == "10"
 
 
+def test_other_news_of_the_node_do_not_cut_the_plugins_moment_short() -> None:
+    held = locked(bound(pending("p1"), phase=SUCCESS), lock=lock_of("p1"))
+    talk = started(held, pending("p2"))
+
+    talk.answers(later(0.02))
+
+    left = talk.expects(effects.AwaitChange)
+    assert left.at_most_s == pytest.approx(0.03)
+    talk.answers(later(0.06))
+    talk.expects(effects.PatchNode)
+
+
+def test_a_clock_that_was_set_back_ends_the_plugins_moment() -> None:
+    held = locked(bound(pending("p1"), phase=SUCCESS), lock=lock_of("p1"))
+    talk = started(held, pending("p2"))
+
+    talk.answers(later(-3600))
+
+    talk.expects(effects.PatchNode)
+
+
+def test_a_plugin_that_was_met_at_its_lock_is_left_twice_the_moment_next_time() -> None:
+    held = locked(bound(pending("p1"), phase=SUCCESS), lock=lock_of("p1"))
+    talk = started(held, pending("p2"))
+    talk.passes_brief_waits(later(0))
+
+    talk.fails(effects.Conflict("the plugin was quicker"))
+
+    assert held.release_grace_s == pytest.approx(0.1)
+    put_node(held, version="11")
+    talk.answers(later(1))
+    talk.answers("12")
+    assert held.release_grace_s == pytest.approx(0.095)
+
+
 def test_a_lock_of_our_own_that_is_handed_over_needs_no_list() -> None:
     first, second = pending("p1"), pending("p2")
     held = open_books()
