@@ -18,7 +18,6 @@ from vgpu_operator.scheduling import fit
 from vgpu_operator.vendors import base, roster
 from vgpu_operator.wire import dialects, lock_kinds
 
-
 SHORTEST_GRACE_S = 0.05
 """With requests to spare a plugin takes about 10 ms to remove its lock (recorded);
 handing the lock over in that time would only be a conflict, for it and for us."""
