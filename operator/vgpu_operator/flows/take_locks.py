@@ -13,6 +13,9 @@ from vgpu_operator.wire import lock_kinds
 
 RELEASE_TRIES = 5
 
+MOST_WAITS = 4
+"""How often other news may interrupt one moment that a plugin is left."""
+
 GRACE_DECAY = 0.95
 """By how much the grace shrinks with each lock that is taken without a conflict."""
 
@@ -37,7 +40,7 @@ def take(
     """
     pod = record.key
     spared: records.NodeRecord | None = None
-    spared_since = now
+    spared_since, n_waits = now, 0
     while True:
         lock_keys = books.lock_keys(record.request, node)
         if not lock_keys:
@@ -65,10 +68,12 @@ def take(
         is_handed_over = _is_being_released(books, node, lock_keys, pod)
         if is_handed_over:
             if spared is not seen:
-                spared, spared_since = seen, now
+                spared, spared_since, n_waits = seen, now, 0
             waited_s = (now - spared_since).total_seconds()
-            # Other news of the node wakes us too; a clock that was set back ends the wait.
-            if 0 <= waited_s < books.release_grace_s:
+            # Other news of the node wakes us too; a clock that stands still or was set
+            # back must not keep us.
+            if 0 <= waited_s < books.release_grace_s and n_waits < MOST_WAITS:
+                n_waits += 1
                 left_s = books.release_grace_s - waited_s
                 now = yield effects.AwaitChange(node=node, pod=pod, at_most_s=left_s)
                 continue
