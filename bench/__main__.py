@@ -13,10 +13,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", default=os.environ.get("QUICK") == "1")
     parser.add_argument("--only", nargs="*", default=[], help="names of parts; all when empty")
+    parser.add_argument("--repeats", type=int, default=3, help="runs of each burst; the middle")
+    parser.add_argument("--document", type=Path, help="write the page there whatever was left out")
     parser.add_argument("--out", type=Path, default=Path("build/bench"))
     given = parser.parse_args()
-    found = asyncio.run(plan.run(quick=given.quick, only=given.only))
-    report.write(found, out=given.out, document=None if given.quick or given.only else report.PAGE)
+    effort = plan.Effort(quick=given.quick, repeats=given.repeats)
+    found = asyncio.run(plan.run(effort, only=given.only))
+    whole = None if given.quick or given.only else report.PAGE
+    report.write(found, out=given.out, document=given.document or whole)
 
 
 if __name__ == "__main__":
