@@ -37,9 +37,11 @@ def _machine(machine: Mapping[str, Any], others: Mapping[str, float]) -> str:
     return (
         "## The machine\n\n"
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, Python "
-        f"{machine['python']}. etcd (without fsync), kube-apiserver, kube-scheduler, the load "
-        "client and the device plugins' process run on the same cores. Cores that other "
-        f"processes used meanwhile, on average: {busy}."
+        f"{machine['python']}; a loop of a million additions took {machine['loop_ms']} ms at the "
+        "start, and may take twice that a minute later. etcd (without fsync), kube-apiserver, "
+        "kube-scheduler, the load client and the device plugins' process run on the same "
+        "cores. Cores that other processes of this machine "
+        f"used meanwhile, on average: {busy}."
     )
 
 

@@ -19,7 +19,7 @@ MOST_WAITS = 4
 GRACE_DECAY = 0.95
 """By how much the grace shrinks with each lock that is taken without a conflict."""
 
-LONGEST_GRACE_S = 0.5
+LONGEST_GRACE_S = 2.0
 """A plugin that takes longer to remove its lock is one that counts its requests: it
 looks at the lock first, and leaves alone what names another pod."""
 

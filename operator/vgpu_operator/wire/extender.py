@@ -76,7 +76,7 @@ def decode_filter(body: bytes, *, what: str = "/filter") -> FilterArgs:
         raise errors.DecodeError("Pod.metadata is missing or no object", key=what)
     names = fields.get("nodenames")
     if names is not None:
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        if not isinstance(names, list) or not set(map(type, names)) <= {str}:
             raise errors.DecodeError("NodeNames must be a list of texts", key=what)
         return FilterArgs(pod=pod, node_names=tuple(dict.fromkeys(names)))
     nodes = fields.get("nodes")

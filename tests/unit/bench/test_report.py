@@ -21,7 +21,13 @@ BURST = {
     "cpu_ms": CPU,
 }
 FOUND = {
-    "machine": {"cpu": "a processor", "cores": 2, "memory_gib": 8.0, "python": "3.11.7"},
+    "machine": {
+        "cpu": "a processor",
+        "cores": 2,
+        "memory_gib": 8.0,
+        "python": "3.11.7",
+        "loop_ms": 55,
+    },
     "quick": False,
     "parts": {
         "bursts": {"rows": [BURST], "others_cores": 0.1},
