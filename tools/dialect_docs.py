@@ -26,7 +26,7 @@ def _rows() -> Iterator[tuple[str, str, str]]:
         ("each vendor's allocated key", older.allocated),
     ):
         yield words, doc_tables.code(key or ""), "Pod annotation, one for all vendors"
-    yield "each vendor's lock", doc_tables.code(older.lock or ""), "Node annotation"
+    yield "each vendor's lock", doc_tables.code(older.lock_key or ""), "Node annotation"
     for keyword, every in older.node_keys.items():
         registers = dict.fromkeys(places.register for places in every)
         handshakes = dict.fromkeys(places.handshake for places in every)

@@ -75,8 +75,7 @@ def _spec_fields(suffix: str, described: Iterable[str]) -> tuple[str, ...]:
 
 def _vendors(family: str = "") -> Iterator[tuple[str, base.Vendor]]:
     """Yield every vendor, or a family's, with its name; those that a setting switches on too."""
-    on = {"ascend": {"enabled": True}, "iluvatar": {"enabled": True}}
-    for vendor in registry.build(settings.build({"vendors": on})):
+    for vendor in registry.build(settings.with_every_vendor(settings.Settings())):
         if family not in ("", _family(vendor)):
             continue
         families = (name for start, name in CHIPS.items() if vendor.spec.id.startswith(start))

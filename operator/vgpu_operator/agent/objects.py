@@ -34,7 +34,7 @@ class ContainerCall:
 
 def annotations(raw: Mapping[str, Any]) -> Mapping[str, str]:
     """Return an object's annotations."""
-    return shape.mapping(shape.mapping(raw.get("metadata")).get("annotations"))
+    return shape.annotations(raw)
 
 
 def uid(raw: Mapping[str, Any]) -> str:

@@ -74,7 +74,7 @@ Cards = Annotated[
 """Every card, or how many: told apart first, so that a complaint is about what was meant."""
 
 
-class Failures(spec_cards.Section):
+class Failures(section.Section):
     """What goes wrong on a node.
 
     Attributes:
@@ -93,7 +93,7 @@ class Failures(spec_cards.Section):
     vanish_after: Seconds | None = None
 
 
-class Node(spec_cards.Section):
+class Node(section.Section):
     """One node, or ``count`` nodes that are alike except for their names.
 
     Attributes:
@@ -112,9 +112,9 @@ class Node(spec_cards.Section):
     prefix: str = pydantic.Field(default="", pattern=r"^$|^[a-z0-9][-a-z0-9.]*$", max_length=240)
     count: int | None = pydantic.Field(default=None, ge=0, le=20_000)
     cards: Cards = ()
-    slots: int | None = pydantic.Field(default=None, ge=1, le=spec_cards.INT32)
-    memory: int | None = pydantic.Field(default=None, ge=0, le=spec_cards.INT32)
-    cores: int | None = pydantic.Field(default=None, ge=0, le=spec_cards.INT32)
+    slots: int | None = pydantic.Field(default=None, ge=1, le=fields.INT32_MAX)
+    memory: int | None = pydantic.Field(default=None, ge=0, le=fields.INT32_MAX)
+    cores: int | None = pydantic.Field(default=None, ge=0, le=fields.INT32_MAX)
     type: spec_cards.Word | None = None
     mode: spec_cards.Word | None = None
     vendor: str = "NVIDIA"
@@ -202,7 +202,7 @@ class Node(spec_cards.Section):
         )
 
 
-class Simulation(spec_cards.Section):
+class Simulation(section.Section):
     """The whole file.
 
     Attributes:

@@ -4,25 +4,11 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Self, TypeVar
 
 import pydantic
-from pydantic.alias_generators import to_camel
 
 from vgpu_operator.agent import cards as vendor_cards
 from vgpu_operator.model import device
+from vgpu_operator.model.vendor_settings import section
 from vgpu_operator.wire import fields
-
-INT32 = 2**31 - 1
-
-
-class Section(pydantic.BaseModel):
-    """Base of all sections: camelCase or snake_case in the file, unknown fields refused."""
-
-    model_config = pydantic.ConfigDict(
-        frozen=True,
-        extra="forbid",
-        alias_generator=to_camel,
-        populate_by_name=True,
-        allow_inf_nan=False,
-    )
 
 
 def _without_separators(text: str) -> str:
@@ -38,7 +24,7 @@ Word = Annotated[str, pydantic.AfterValidator(_without_separators), pydantic.Fie
 """A text that may stand in a register text: an id, a type, a mode."""
 
 
-class MigProfile(Section):
+class MigProfile(section.Section):
     """One way to cut a card in mode ``mig``.
 
     Attributes:
@@ -50,7 +36,7 @@ class MigProfile(Section):
     """
 
     name: str
-    memory: int = pydantic.Field(ge=1, le=INT32)
+    memory: int = pydantic.Field(ge=1, le=fields.INT32_MAX)
     cores: int = pydantic.Field(default=0, ge=0, le=100)
     slices: int = pydantic.Field(ge=1)
     placements: tuple[tuple[int, int], ...]
@@ -68,7 +54,7 @@ class MigProfile(Section):
         )
 
 
-class Card(Section):
+class Card(section.Section):
     """One card; what is left out is as the vendor's cards usually are.
 
     Attributes:
@@ -82,9 +68,9 @@ class Card(Section):
     """
 
     id: Word = ""
-    count: int | None = pydantic.Field(default=None, ge=1, le=INT32)
-    memory: int | None = pydantic.Field(default=None, ge=0, le=INT32)
-    cores: int | None = pydantic.Field(default=None, ge=0, le=INT32)
+    count: int | None = pydantic.Field(default=None, ge=1, le=fields.INT32_MAX)
+    memory: int | None = pydantic.Field(default=None, ge=0, le=fields.INT32_MAX)
+    cores: int | None = pydantic.Field(default=None, ge=0, le=fields.INT32_MAX)
     type: Word | None = None
     numa: int | None = pydantic.Field(default=None, ge=0)
     mode: Word | None = None

@@ -124,7 +124,7 @@ def _kinds_of_dialect(dialect: dialects.Dialect) -> dict[str, Kind]:
         (dialect.bind_phase, Kind.PHASE),
         (dialect.to_allocate, Kind.DEVICES),
         (dialect.allocated, Kind.DEVICES),
-        (dialect.lock, Kind.LOCK),
+        (dialect.lock_key, Kind.LOCK),
     ]
     for places in (place for every in dialect.node_keys.values() for place in every):
         by_key += [(places.register, Kind.REGISTER), (places.handshake, Kind.HANDSHAKE)]

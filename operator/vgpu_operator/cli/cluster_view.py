@@ -49,7 +49,8 @@ async def read_view(
         nodes_needed: False goes on without nodes where listing them is denied.
     """
     configured = settings.with_every_vendor(configured)
-    vendors = {vendor.spec.keyword: vendor for vendor in registry.build(configured)}
+    served = registry.build(configured)
+    vendors = served.by_keyword
     book = ledger.Ledger(vendors=tuple(vendors), trust=configured.ledger.trust, rules=vendors)
     raw_nodes: list[kube_client.Json] = []
     try:
@@ -64,14 +65,12 @@ async def read_view(
     nodes: dict[str, records.NodeRecord] = {}
     faults: list[tuple[str, model_errors.DecodeError]] = []
     for raw in raw_nodes:
-        node = vendor_records.node_record(raw, tuple(vendors.values()))
+        node = vendor_records.node_record(raw, served)
         nodes[node.name] = node
         faults.extend((node.name, fault) for fault in _take_node(book, node, vendors))
     messages: dict[str, str] = {}
     for raw in raw_pods:
-        pod = vendor_records.pod_record(
-            raw, tuple(vendors.values()), aliases=configured.resource_aliases
-        )
+        pod = vendor_records.pod_record(raw, served, aliases=configured.resource_aliases)
         book.observe(pod)
         if not pod.node:
             messages[pod.key.uid] = _scheduler_message(raw)

@@ -123,7 +123,7 @@ def _row(
 
     card = usage.device
     dialect = dialects.FORERUNNER if vendor in node.older else dialects.HAMI
-    lock_key = dialect.lock or view.vendors[vendor].spec.lock_key
+    lock_key = dialect.lock_key or view.vendors[vendor].spec.lock_key
     return {
         "node": node.name,
         "card": card.id,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
@@ -126,9 +126,11 @@ def placements(
 ) -> Iterator[dict[str, Any]]:
     """Yield what becomes of each pending pod that concerns us, in the order of the files."""
     from vgpu_operator.flows import simulate as flow
+    from vgpu_operator.model import settings as model_settings
     from vgpu_operator.vendors import registry
 
     world = flow.Simulation(settings, registry.build(settings), patient=True)
+    every = registry.build(model_settings.with_every_vendor(settings))
     world.see_quotas(found.quotas)
     world.see_pods(raw for raw in found.pods if not _is_pending(raw))
     nodes = tuple(world.see_nodes(found.nodes, now))
@@ -147,16 +149,14 @@ def placements(
                 record,
                 message=f"it asks for cards, but its scheduler is {record.scheduler}",
             )
-        elif chips := _switched_off(raw, settings):
+        elif chips := _switched_off(raw, every):
             yield _row(record, message=f"it asks for {chips}, which the settings leave out")
 
 
-def _switched_off(raw: Mapping[str, Any], settings: Any) -> str:
+def _switched_off(raw: Mapping[str, Any], every: Sequence[Any]) -> str:
     """Return which chips of vendors that are off by default the pod asks for."""
-    from vgpu_operator.model import settings as model_settings
-    from vgpu_operator.vendors import registry, requests
+    from vgpu_operator.vendors import requests
 
-    every = registry.build(model_settings.with_every_vendor(settings))
     return ", ".join(requests.without_weights(raw, every, aliases={}).vendors)
 
 
@@ -171,10 +171,7 @@ def _written(
     """Return every annotation that is written, by who writes it; None = removed."""
     from vgpu_operator.wire import shape
 
-    had, has = (
-        shape.mapping(shape.mapping(pod.get("metadata")).get("annotations"))
-        for pod in (sent, admitted)
-    )
+    had, has = shape.annotations(sent), shape.annotations(admitted)
     by_admission: dict[str, str | None] = dict.fromkeys(had.keys() - has.keys())
     by_admission |= {key: text for key, text in has.items() if had.get(key) != text}
     bound = placed.bound

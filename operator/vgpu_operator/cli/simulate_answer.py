@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from vgpu_operator.flows import simulate
 from vgpu_operator.ledger import nodes as ledger_nodes
-from vgpu_operator.model import device, reason, records, request
+from vgpu_operator.model import device, reason, request
 from vgpu_operator.vendors import mig
 from vgpu_operator.wire import clock_text, keys, quantity, shape
 
@@ -120,7 +120,7 @@ def admission(before: Mapping[str, Any], admitted: simulate.Admitted) -> Json:
             "message": verdict.message,
         }
     spec = shape.mapping(admitted.pod.get("spec"))
-    had, has = _annotations(before), _annotations(admitted.pod)
+    had, has = shape.annotations(before), shape.annotations(admitted.pod)
     return {
         "called": True,
         "allowed": True,
@@ -224,15 +224,6 @@ def dry_run(fitting: Sequence[str], rejections: Mapping[str, reason.NodeRejectio
         "nodes": list(fitting[:1]),
         "failedNodes": {name: words(why) for name, why in rejections.items()},
     }
-
-
-def is_ours(record: records.PodRecord, scheduler_name: str) -> bool:
-    """Whether kube-scheduler asks us about the pod at all."""
-    return record.scheduler == scheduler_name
-
-
-def _annotations(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    return shape.mapping(shape.mapping(pod.get("metadata")).get("annotations"))
 
 
 def _containers(pod: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:

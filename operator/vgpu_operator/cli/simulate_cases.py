@@ -17,7 +17,7 @@ from vgpu_operator.cli import simulate_answer, simulate_codec, simulate_shape
 from vgpu_operator.flows import dry_run, simulate
 from vgpu_operator.model import device_config, errors, settings
 from vgpu_operator.vendors import base, mig, registry, topology
-from vgpu_operator.wire import clock_text, keys, shape
+from vgpu_operator.wire import keys, shape
 
 Json: TypeAlias = dict[str, Any]
 
@@ -71,7 +71,7 @@ def answer(case: Mapping[str, Any]) -> Json:
     flags = case.get("flags") or {}
     configured, vendors = _configured(orjson.dumps(flags, option=orjson.OPT_SORT_KEYS).decode())
     recorded = case.get("record") or ()
-    now = _time(case)
+    now = simulate_shape.now(case)
     world = simulate.Simulation(configured, vendors)
     world.see_quotas(shape.mappings(case.get("quotas")))
     world.see_pods(shape.mappings(case.get("pods")))
@@ -117,7 +117,7 @@ def _placed(
         for name in nodes
         if (rows := simulate_answer.usage_before(world.usage(name), _instances(world, name)))
     }
-    if not simulate_answer.is_ours(record, world.books.settings.scheduler_name):
+    if record.scheduler != world.books.settings.scheduler_name:
         return found | {"filter": {"called": False}}
     found["requests"] = simulate_answer.requests(record.request.containers)
     if "simulation" in (case.get("record") or ()):
@@ -144,11 +144,7 @@ def _devices(world: simulate.Simulation, node: str) -> Json | None:
 
 def _links(world: simulate.Simulation, node: str) -> topology.PairScores:
     """Return how well the node says that its NVIDIA cards are linked."""
-    text = world.books.nodes[node].notes.get(topology.PAIR_SCORES_KEY)
-    try:
-        return {} if text is None else topology.decode_pair_scores(text)
-    except errors.DecodeError:
-        return {}
+    return topology.pair_scores_in(world.books.nodes[node].notes)
 
 
 def _instances(world: simulate.Simulation, node: str) -> dict[str, list[mig.Instance]]:
@@ -171,13 +167,6 @@ def _instances(world: simulate.Simulation, node: str) -> dict[str, list[mig.Inst
 def _opts_out(pod: Mapping[str, Any]) -> bool:
     labels = shape.mapping(shape.mapping(pod.get("metadata")).get("labels"))
     return labels.get(keys.WEBHOOK_LABEL) == keys.WEBHOOK_IGNORE
-
-
-def _time(case: Mapping[str, Any]) -> datetime.datetime:
-    now = clock_text.decode_time(shape.text(case.get("now")))
-    if now is None:
-        raise simulate_shape.wrong("now is missing or no time")
-    return now
 
 
 @functools.lru_cache(maxsize=64)

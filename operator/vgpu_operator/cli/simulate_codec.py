@@ -1,6 +1,5 @@
 """Answers of ``vgpu simulate --cases`` to single texts of the protocol (``kind``)."""
 
-import datetime
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
@@ -51,13 +50,6 @@ def _refusing(read: Callable[[Mapping[str, Any]], Json]) -> Callable[[Mapping[st
 
 def _text(case: Mapping[str, Any]) -> str:
     return shape.text(case.get("text"))
-
-
-def _now(case: Mapping[str, Any]) -> datetime.datetime:
-    now = clock_text.decode_time(shape.text(case.get("now")))
-    if now is None:
-        raise simulate_shape.wrong("now is missing or no time")
-    return now
 
 
 def _pod_encode(case: Mapping[str, Any]) -> Json:
@@ -124,7 +116,7 @@ def _node_decode(case: Mapping[str, Any]) -> Json:
 
 
 def _lock_parse(case: Mapping[str, Any]) -> Json:
-    now = _now(case)
+    now = simulate_shape.now(case)
     lock = node_lock.decode_lock(_text(case))
     expiry_s = settings.LockSettings().expiry_s
     age = lock_machine.age(lock, first_seen=now, now=now, expiry_s=expiry_s)
@@ -138,11 +130,15 @@ def _lock_parse(case: Mapping[str, Any]) -> Json:
 
 def _lock_generate(case: Mapping[str, Any]) -> Json:
     owner = requests.pod_key(shape.mapping(case.get("value")))
-    return {"text": node_lock.encode_lock(_now(case), namespace=owner.namespace, pod=owner.name)}
+    return {
+        "text": node_lock.encode_lock(
+            simulate_shape.now(case), namespace=owner.namespace, pod=owner.name
+        )
+    }
 
 
 def _handshake(case: Mapping[str, Any]) -> Json:
-    now = _now(case)
+    now = simulate_shape.now(case)
     text = handshake.decode_handshake(None if case.get("missing") else _text(case))
     expiry_s = settings.HandshakeSettings().expiry_s
     some = case.get("allocatable", "") not in ("", "0")

@@ -4,11 +4,12 @@ Only what the answer cannot do without: objects may be as wrong as those of a
 cluster, and then it is the operator's rules that answer.
 """
 
+import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from vgpu_operator.model import errors
-from vgpu_operator.wire import fields
+from vgpu_operator.wire import clock_text, fields, shape
 
 FLAGS: Final = (
     "node_scheduler_policy",
@@ -113,3 +114,15 @@ def _list(parent: Mapping[str, Any], field: str, path: str) -> Sequence[Any]:
     if not isinstance(value, list):
         raise wrong(f"{path}: a list is wanted, got {fields.shown(value)}")
     return value
+
+
+def now(case: Mapping[str, Any]) -> datetime.datetime:
+    """Return the time of a case.
+
+    Raises:
+        RequestError: it has none.
+    """
+    found = clock_text.decode_time(shape.text(case.get("now")))
+    if found is None:
+        raise wrong("now is missing or no time")
+    return found

@@ -186,13 +186,11 @@ def _still_holds(books: Books, reserved: _Reserved, record: records.PodRecord) -
     Other binds of ours have counted this reservation; cards that changed and
     pods that somebody else has bound have not.
     """
-    held = books.ledger.holding(record.key.uid)
+    node = reserved.granted.node
     return (
-        books.ledger.assumed(record.key.uid)
-        and held is not None
-        and held.node == reserved.granted.node
+        books.ledger.assumed_on(record.key.uid, node)
         and record.request == reserved.wish
-        and books.upsets.get(held.node, 0) <= reserved.generation
+        and books.upsets.get(node, 0) <= reserved.generation
     )
 
 

@@ -51,6 +51,14 @@ class Registration:
     stamped_at: datetime.datetime | None = None
     older: records.OlderKeys | None = None
 
+    def handshake_key(self, spec: base.VendorSpec) -> str | None:
+        """Return the handshake annotation, in the dialect that it registers in."""
+        return spec.handshake_key if self.older is None else self.older.handshake
+
+    def register_key(self, spec: base.VendorSpec) -> str | None:
+        """Return the register annotation, in the dialect that it registers in."""
+        return spec.register_key if self.older is None else self.older.register
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
@@ -261,7 +269,7 @@ class Books:
 
     def lock_of(self, vendor: base.Vendor, node: str) -> str | None:
         """Return the lock annotation that a vendor's plugin uses on that node."""
-        return self.dialect_of(node, vendor.spec.keyword).lock or vendor.spec.lock_key
+        return self.dialect_of(node, vendor.spec.keyword).lock_key or vendor.spec.lock_key
 
     def lock_keys(self, wish: request.PodRequest, node: str) -> tuple[str, ...]:
         """Return the lock annotations that a pod with that request needs there, sorted."""
@@ -283,10 +291,9 @@ def _why_no_cards(
     found = registrations.get((node, keyword))
     if found is None:
         return unregistered.never(spec)
-    older = found.older
     if found.expired and not found.unreadable:
-        return unregistered.expired(spec.handshake_key if older is None else older.handshake)
-    key = spec.register_key if older is None else older.register
+        return unregistered.expired(found.handshake_key(spec))
+    key = found.register_key(spec)
     return unregistered.by_text(spec, key, text=found.text, fault=found.unreadable)
 
 

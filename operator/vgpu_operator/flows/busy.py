@@ -56,10 +56,9 @@ def lines_at(books: Books, wish: request.PodRequest) -> Mapping[str, int]:
     Counted are pods that need one of its locks and are expected there
     (claims), wait for the lock or hold it, or are bound and not served yet.
     """
-    wanted = _locks(books, wish)
     found: dict[str, int] = {}
     for node, other in _in_line(books, besides=wish.pod.uid):
-        if not wanted.isdisjoint(_locks(books, other)):
+        if not set(books.lock_keys(wish, node)).isdisjoint(books.lock_keys(other, node)):
             found[node] = found.get(node, 0) + 1
     return found
 
@@ -81,10 +80,3 @@ def _in_line(books: Books, *, besides: str) -> Iterator[tuple[str, request.PodRe
             yield held.node, record.request
     for node, wish in ledger.claimed(besides=besides):
         yield node, wish
-
-
-def _locks(books: Books, wish: request.PodRequest) -> frozenset[str]:
-    """Return the locks that a pod needs, as today's dialect calls them."""
-    by_keyword = books.by_keyword
-    keys = (by_keyword[word].spec.lock_key for word in wish.vendors if word in by_keyword)
-    return frozenset(key for key in keys if key)

@@ -60,16 +60,16 @@ def _register(
         text = node.registers.get(keyword)
         if text is None:
             continue
+        decoded, unreadable = None, ""
         try:
             decoded = vendor_records.decode_register(node, vendor, text)
         except errors.DecodeError as fault:
-            why[node.name, keyword] = unregistered.by_text(
-                vendor.spec, vendor.spec.register_key, text=text, fault=fault.reason
-            )
-            continue
+            unreadable = fault.reason
         why[node.name, keyword] = unregistered.by_text(
-            vendor.spec, vendor.spec.register_key, text=text, fault=""
+            vendor.spec, vendor.spec.register_key, text=text, fault=unreadable
         )
+        if decoded is None:
+            continue
         scratch.set_devices(node.name, keyword, decoded.devices)
         count = node.allocatable.get(keyword)
         scratch.set_allocatable(node.name, keyword, 1 if count is None else count)

@@ -117,10 +117,8 @@ def score_nodes(books: Books, pod: records.PodRecord, nodes: Sequence[str]) -> l
     if plain is None:
         placement = place(books, wish, nodes)
         plain = dict(zip(placement.fitting, _plain_scores(books, placement), strict=True))
-    fitting = nodes if plain.keys() >= set(nodes) else [node for node in nodes if node in plain]
+    fitting = [node for node in nodes if node in plain]
     scores = busy.scores(books, wish, fitting, [plain[node] for node in fitting])
-    if len(fitting) == len(nodes):
-        return list(scores)
     told = dict(zip(fitting, scores, strict=True))
     return [told.get(node, 0) for node in nodes]
 

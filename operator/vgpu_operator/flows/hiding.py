@@ -45,7 +45,7 @@ def of_pod(pod: Mapping[str, Any]) -> Hiding:
     >>> said.hides("main", default=False)
     True
     """
-    annotations = shape.mapping(shape.mapping(pod.get("metadata")).get("annotations"))
+    annotations = shape.annotations(pod)
     warnings: list[str] = []
     text = annotations.get(keys.HIDE_CARDS)
     whole_pod = _WORDS.get(text) if isinstance(text, str) else None

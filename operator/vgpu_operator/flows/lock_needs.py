@@ -94,22 +94,27 @@ def due(
     return None
 
 
+def keys_due(books: Books, node: str) -> set[str]:
+    """Return the locks of a node that some pod needs now, whether or not they stand."""
+    found: set[str] = set()
+    for uid, _ in _candidates(books, node):
+        record = books.ledger.record(uid)
+        if record is not None:
+            found.update(books.lock_keys(record.request, node))
+    return found
+
+
 def _candidates(books: Books, node: str) -> Iterator[tuple[str, node_lock.Holder]]:
     """Yield the pods that are bound there and awaited, then those that may become so."""
     for uid in books.awaited.get(node, ()):
         yield uid, node_lock.Holder.AWAITED
     for uid in books.bound:
         # Our Binding has been answered, and the watch has not shown it yet.
-        if _is_reserved(books, uid, node):
+        if books.ledger.assumed_on(uid, node):
             yield uid, node_lock.Holder.AWAITED
     for uid in books.in_doubt:
-        if _is_reserved(books, uid, node):
+        if books.ledger.assumed_on(uid, node):
             yield uid, node_lock.Holder.UNBOUND
-
-
-def _is_reserved(books: Books, uid: str, node: str) -> bool:
-    held = books.ledger.holding(uid)
-    return held is not None and held.node == node and books.ledger.assumed(uid)
 
 
 def since(

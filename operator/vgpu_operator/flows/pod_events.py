@@ -16,7 +16,7 @@ def pod_seen(books: Books, record: records.PodRecord) -> effects.Reaction:
         return effects.NOTHING
     held = books.ledger.holding(pod.uid)
     newly_bound = bool(record.node) and (before is None or not before.node)
-    foreign = newly_bound and not _is_assumed_on(books, pod, record.node)
+    foreign = newly_bound and not books.ledger.assumed_on(pod.uid, record.node)
     if not books.ledger.observe(record):
         return effects.NOTHING
     if books.in_doubt.get(pod.uid, record.resource_version) != record.resource_version:
@@ -77,12 +77,6 @@ def standing_complaints(books: Books) -> Iterator[tuple[effects.Effect, ...]]:
     """Yield for each Pod the events for what somebody should look at as things stand."""
     for record in books.ledger.records():
         yield tuple(_complaints(books, None, record))
-
-
-def _is_assumed_on(books: Books, pod: request.PodKey, node: str) -> bool:
-    """Whether a bind of ours to that node is under way for the pod."""
-    held = books.ledger.holding(pod.uid)
-    return books.ledger.assumed(pod.uid) and held is not None and held.node == node
 
 
 def _concerns_us(books: Books, record: records.PodRecord) -> bool:

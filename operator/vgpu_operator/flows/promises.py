@@ -106,7 +106,7 @@ def _cards_before(
     held = books.ledger.holding(record.key.uid)
     own = held.charges.get(keyword, {}) if held is not None and held.node == node else {}
     tenants = books.ledger.snapshot(with_claims=False).tenants(node, keyword)
-    nothing = charges.Charge()
+    nothing = charges.NOTHING
     return tuple(
         fitting.CardState(
             device=card.device,

@@ -108,9 +108,9 @@ def _stuck_locks(books: Books, now: datetime.datetime, *, again: bool) -> Iterat
         again: ask again for a deletion that was asked for and has not begun.
     """
     books.stuck_locks.clear()
-    keys = books.all_lock_keys
     for node in sorted({*books.locks.nodes(), *books.awaited}):
-        for key in keys:
+        standing = {key for key, _ in books.locks.on(node)}
+        for key in sorted(standing | lock_needs.keys_due(books, node)):
             owner = locks.stuck_owner(books, node=node, key=key, now=now)
             if owner is None:
                 continue

@@ -111,8 +111,7 @@ def step_handshakes(books: Books, nodes: Iterable[str], now: datetime.datetime) 
             registration = books.registrations.get(place)
             if registration is None:
                 continue
-            older = registration.older
-            handshake_key = vendor.spec.handshake_key if older is None else older.handshake
+            handshake_key = registration.handshake_key(vendor.spec)
             if handshake_key is None:
                 continue
             generation = books.ledger.generation
@@ -143,7 +142,8 @@ def step_handshakes(books: Books, nodes: Iterable[str], now: datetime.datetime) 
                 registration.stamped_at = now
                 texts[handshake_key] = handshake_text.encode_requesting(now)
             if handshake.Effect.DELETE_KEY in writes:
-                texts[handshake_key] = None if older is None else handshake_text.encode_deleted(now)
+                is_older = registration.older is not None
+                texts[handshake_key] = handshake_text.encode_deleted(now) if is_older else None
         if texts:
             patches.append(
                 effects.PatchNode(
@@ -288,8 +288,7 @@ def _tell_fault(
 
 
 def _removed(node: str, vendor: base.Vendor, registration: Registration) -> effects.Effect:
-    older = registration.older
-    key = vendor.spec.register_key if older is None else older.register
+    key = registration.register_key(vendor.spec)
     return reasons.on_node(
         node,
         "RegisterRemoved",

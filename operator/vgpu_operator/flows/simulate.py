@@ -114,9 +114,7 @@ class Simulation:
     def see_pods(self, raws: Iterable[paper.Json]) -> None:
         """Take in pods as they are."""
         for raw in raws:
-            metadata = shape.mapping(raw.get("metadata"))
-            name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-            pod_events.pod_seen(self.books, self._record(self._paper.put_pod(raw, uid=name)))
+            self.record(raw)
 
     def see_quotas(self, raws: Iterable[paper.Json]) -> None:
         """Take in ResourceQuotas as they are."""
@@ -192,7 +190,7 @@ class Simulation:
         return Admitted(verdict=verdict, pod=pod)
 
     def record(self, raw: paper.Json) -> records.PodRecord:
-        """Return a pending pod as the flows see it; it is there from now on."""
+        """Return a pod as the flows see it; it is there from now on."""
         metadata = shape.mapping(raw.get("metadata"))
         name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
         record = self._record(self._paper.put_pod(raw, uid=name))
@@ -297,7 +295,7 @@ class Simulation:
     def _serve_pod(self, record: records.PodRecord) -> None:
         """Leave the pod as its device plugins do: nothing to allocate, and ``success``."""
         raw = self._paper.pods[record.key.uid]
-        held = shape.mapping(shape.mapping(raw.get("metadata")).get("annotations"))
+        held = shape.annotations(raw)
         spoken = dialects.written_on(held, node=record.node)
         lists = [dialect.to_allocate for dialect in spoken]
         lists += [vendor.spec.to_allocate_key for vendor in self.books.vendors]

@@ -22,12 +22,7 @@ Waking: TypeAlias = Generator[effects.Effect, Any, None]
 def is_due(books: Books) -> bool:
     """Whether something became available since the last waking, while pods wait on this leader."""
     return (
-        books.leader
-        and bool(books.refused)
-        and bool(
-            books.ledger.freed_since(books.woken_generation)
-            or books.ledger.quota_freed_since(books.woken_generation)
-        )
+        books.leader and bool(books.refused) and books.ledger.newest_freed > books.woken_generation
     )
 
 

@@ -12,13 +12,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import kopf
-import structlog
 
 from vgpu_operator.handlers import no_state
 from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import clock as kube_clock
-
-log = structlog.get_logger(__name__)
+from vgpu_operator.kube import deliver
 
 LOGIN_LIFETIME = datetime.timedelta(minutes=10)
 """Service account tokens change on the disk; Kopf asks again after so long."""
@@ -84,25 +82,11 @@ def register(
 
     @kopf.on.event("", "v1", "nodes", registry=registry)
     async def on_node_event(event: kopf.RawEvent, **_: Any) -> None:
-        _take_in(events.node_event, event)
+        deliver.deliver(events.node_event, event["type"], event["object"])
 
     @kopf.on.event("", "v1", "resourcequotas", registry=registry)
     async def on_quota_event(event: kopf.RawEvent, **_: Any) -> None:
-        _take_in(events.quota_event, event)
-
-
-def _take_in(sink: Any, event: kopf.RawEvent) -> None:
-    """Hand one event on; one that breaks us is logged and costs no other."""
-    try:
-        sink(event["type"], event["object"])
-    except Exception:
-        metadata = event["object"].get("metadata", {})
-        log.exception(
-            "event lost",
-            kind=event["object"].get("kind"),
-            namespace=metadata.get("namespace"),
-            name=metadata.get("name"),
-        )
+        deliver.deliver(events.quota_event, event["type"], event["object"])
 
 
 async def run(registry: kopf.OperatorRegistry, *, on_started: Callable[[], None]) -> None:

@@ -198,13 +198,13 @@ class Intake:
             errors.ApiError: the API server did not answer as it should.
         """
         names: set[str] = set()
-        version = ""
-        async for page in self._client.pages(paths.NODES, page=PAGE):
-            version = version or page["metadata"]["resourceVersion"]
-            async for raw in steps.through(page.get("items") or ()):
-                record = vendor_records.node_record(raw, self._books.vendors)
-                names.add(record.name)
-                self.react(register.node_seen(self._books, record, self._clock.now()))
+
+        def take_in(raw: kube_client.Json) -> None:
+            record = vendor_records.node_record(raw, self._books.vendors)
+            names.add(record.name)
+            self.react(register.node_seen(self._books, record, self._clock.now()))
+
+        version = await self._each(paths.NODES, take_in)
         self.react(reconcile.nodes_listed(self._books, names=names, version=version))
         await self._take_in_quotas()
         uids, _ = await self._take_in_pods()
@@ -266,26 +266,27 @@ class Intake:
         settled, passed_by = self._pods_settled, self._passed_by
         self._passed_by = {}
         uids: set[str] = set()
-        version = ""
         differences = 0
-        async for page in self._client.pages(paths.PODS, page=PAGE):
-            version = version or page["metadata"]["resourceVersion"]
-            async for raw in steps.through(page.get("items") or ()):
-                uid, at = raw["metadata"]["uid"], raw["metadata"]["resourceVersion"]
-                uids.add(uid)
-                if not self._may_concern_us(raw):
-                    continue
-                known = self._books.ledger.record(uid)
-                if (passed_by.get(uid) if known is None else known.resource_version) == at:
-                    if known is None:
-                        self._passed_by[uid] = at
-                    continue
-                reaction = pod_events.pod_seen(self._books, self.pod_record(raw))
-                if self._books.ledger.record(uid) is None:
+
+        def take_in(raw: kube_client.Json) -> None:
+            nonlocal differences
+            uid, at = raw["metadata"]["uid"], raw["metadata"]["resourceVersion"]
+            uids.add(uid)
+            if not self._may_concern_us(raw):
+                return
+            known = self._books.ledger.record(uid)
+            if (passed_by.get(uid) if known is None else known.resource_version) == at:
+                if known is None:
                     self._passed_by[uid] = at
-                is_late = bool(settled) and not resource_version.is_earlier(settled, at)
-                differences += bool(reaction.pods) and is_late
-                self.react(reaction)
+                return
+            reaction = pod_events.pod_seen(self._books, self.pod_record(raw))
+            if self._books.ledger.record(uid) is None:
+                self._passed_by[uid] = at
+            is_late = bool(settled) and not resource_version.is_earlier(settled, at)
+            differences += bool(reaction.pods) and is_late
+            self.react(reaction)
+
+        version = await self._each(paths.PODS, take_in)
         reaction = reconcile.pods_listed(self._books, uids=uids, version=version)
         self.react(reaction)
         self.pods_version = version
@@ -294,14 +295,23 @@ class Intake:
     async def _take_in_quotas(self) -> None:
         """Take in a complete list of ResourceQuotas."""
         uids: set[str] = set()
-        version = ""
-        async for page in self._client.pages(paths.QUOTAS, page=PAGE):
-            version = version or page["metadata"]["resourceVersion"]
-            async for raw in steps.through(page.get("items") or ()):
-                uids.add(raw["metadata"]["uid"])
-                self.quota_event(None, raw)
+
+        def take_in(raw: kube_client.Json) -> None:
+            uids.add(raw["metadata"]["uid"])
+            self.quota_event(None, raw)
+
+        version = await self._each(paths.QUOTAS, take_in)
         quotas.quotas_listed(self._books, uids=uids, version=version)
         self.react(effects.NOTHING)
+
+    async def _each(self, path: str, take_in: Callable[[kube_client.Json], None]) -> str:
+        """Take in each object of a complete list, in steps; return the list's version."""
+        version = ""
+        async for page in self._client.pages(path, page=PAGE):
+            version = version or page["metadata"]["resourceVersion"]
+            async for raw in steps.through(page.get("items") or ()):
+                take_in(raw)
+        return version
 
     def _quota_record(self, raw: kube_client.Json) -> records.QuotaRecord:
         return vendor_quotas.quota_record(

@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from vgpu_operator.kube import client as kube_client
-from vgpu_operator.kube import errors, paths, steps
+from vgpu_operator.kube import deliver, errors, paths, steps
 
 log = structlog.get_logger(__name__)
 
@@ -80,19 +80,6 @@ class PodWatch:
             if kind == "BOOKMARK":
                 self._on_progress(raw["metadata"]["resourceVersion"])
             elif kind in ("ADDED", "MODIFIED", "DELETED"):
-                self._hand_on(kind, raw)
+                deliver.deliver(self._on_event, kind, raw)
             yield event
             await step.rest()
-
-    def _hand_on(self, kind: str, raw: kube_client.Json) -> None:
-        """Hand on one event; one that breaks us is logged and costs no other."""
-        try:
-            self._on_event(kind, raw)
-        except Exception:
-            metadata = raw.get("metadata", {})
-            log.exception(
-                "event lost",
-                kind="Pod",
-                namespace=metadata.get("namespace"),
-                name=metadata.get("name"),
-            )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from vgpu_operator.ledger import ledger
 from vgpu_operator.model import records, request
+from vgpu_operator.wire import resource_version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,8 @@ def audit(book: ledger.Ledger, listed: Iterable[records.PodRecord]) -> Report:
     for uid, record in fresh.items():
         seen = book.record(uid)
         if book.assumed(uid) or (
-            seen is not None and ledger.older(record.resource_version, than=seen.resource_version)
+            seen is not None
+            and resource_version.is_earlier(record.resource_version, seen.resource_version)
         ):
             continue
         expected, held = book.would_hold(record), book.holding(uid)

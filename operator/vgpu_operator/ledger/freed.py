@@ -26,6 +26,11 @@ class FreedLog:
         """Forget every place but those that are needed."""
         self._newest = {place: newest for place, newest in self._newest.items() if is_needed(place)}
 
+    @property
+    def newest(self) -> int:
+        """The last generation that is noted; -1 when none is."""
+        return next(reversed(self._newest.values()), -1)
+
     def since(self, generation: int) -> frozenset[str]:
         """Return the places where something became available after that generation."""
         found = set()

@@ -17,6 +17,7 @@ from vgpu_operator.ledger import (
     tenants,
 )
 from vgpu_operator.model import allocation, device, errors, quota, records, request, settings
+from vgpu_operator.wire import resource_version
 
 _Record: TypeAlias = records.PodRecord
 
@@ -132,7 +133,8 @@ class Ledger:
         if pod is None:
             pod = self._pods.add(record.key)
         elif pod.record is not None and (
-            pod.record == record or older(record.resource_version, than=pod.record.resource_version)
+            pod.record == record
+            or resource_version.is_earlier(record.resource_version, pod.record.resource_version)
         ):
             return False
         pod.record = record
@@ -230,6 +232,11 @@ class Ledger:
         pod = self._pods.get(uid)
         return pod is not None and pod.assumption is not None
 
+    def assumed_on(self, uid: str, node: str) -> bool:
+        """Whether the pod's binding to that node is under way."""
+        pod = self._pods.get(uid)
+        return pod is not None and pod.assumption is not None and pod.assumption.node == node
+
     def surplus(self, uid: str) -> tuple[charges.Surplus, ...]:
         """Return what the pod's annotations promise beyond what it asks for."""
         held = self.holding(uid)
@@ -315,6 +322,11 @@ class Ledger:
     def generation(self) -> int:
         """Grows with every change that could alter an answer."""
         return self._generation
+
+    @property
+    def newest_freed(self) -> int:
+        """The last generation in which something became available, on a node or in a quota."""
+        return max(self._freed.newest, self._quotas.newest_freed)
 
     def freed_since(self, generation: int) -> frozenset[str]:
         """Return the nodes where something became available after that generation."""
@@ -410,10 +422,3 @@ class Ledger:
         self._generation += 1
         if freed and node in self._nodes.rows:
             self._freed.note(node, self._generation)
-
-
-def older(version: str, *, than: str) -> bool:
-    """Whether a resourceVersion is behind another; unreadable ones are not."""
-    if version.isdecimal() and than.isdecimal():
-        return int(version) < int(than)
-    return False

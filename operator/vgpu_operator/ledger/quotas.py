@@ -65,6 +65,11 @@ class Account:
         """Forget what became available where nothing is limited and nobody waits."""
         self._freed.keep(lambda namespace: namespace in self._limits or namespace in waiting)
 
+    @property
+    def newest_freed(self) -> int:
+        """The last generation in which a namespace might take more; -1 when never."""
+        return self._freed.newest
+
     def freed_since(self, generation: int) -> frozenset[str]:
         """Return the namespaces that may take more than at that generation."""
         return self._freed.since(generation)

@@ -109,7 +109,7 @@ class Ascend(base.Common):
         count = amounts.card_count(self.spec.count_resource, limits, requests) or 0
         cores = self._cores(limits, requests) or 0
         memory = self._memory(limits, requests)
-        soft = _annotations(pod).get(MODE) == SOFT
+        soft = shape.annotations(pod).get(MODE) == SOFT
         if not soft and cores > 0:
             raise errors.RequestError(
                 f"{self.spec.cores_resource}: a hard split has no cores of its own; remove it, "
@@ -287,10 +287,6 @@ def backends(section: ascend.AscendSettings) -> tuple[base.Vendor, ...]:
     soft = section.hami_vnpu_core
     named = (chip for chip in section.configs if chip.resource_name)
     return tuple(Ascend(chip, soft_by_default=soft) for chip in named)
-
-
-def _annotations(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    return shape.mapping(shape.mapping(pod.get("metadata")).get("annotations"))
 
 
 def _in_percent(node: fitting.NodeState) -> fitting.NodeState:

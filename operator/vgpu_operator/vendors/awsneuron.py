@@ -271,7 +271,7 @@ def _side_by_side(node: fitting.NodeState, ask: fitting.Ask, count: int) -> fitt
 
 def _is_free(card: fitting.CardState, ask: fitting.Ask) -> bool:
     checks = (walk.healthy, walk.not_cordoned, walk.id_allowed)
-    return card.unused and all(check(card, ask) is None for check in checks)
+    return card.unused and walk.first_fault(checks, card, ask) is None
 
 
 def _all(cores: int) -> int:

@@ -108,10 +108,11 @@ class Cambricon(base.Common):
         changes = super().admit(container, pod)
         if not changes.asks:
             return changes
-        wish = self.derive(*amounts.quantities(container))
+        limits, requests = amounts.quantities(container)
+        cores = amounts.cores_percent(self._cores, limits, requests, skip_fractions=True)
         warnings = (
             *amounts.fraction_warnings(container, {self._cores: "the container gets all cores"}),
-            *amounts.above_whole(self._cores, wish.cores_percent if wish else 0),
+            *amounts.above_whole(self._cores, cores or 0),
         )
         return dataclasses.replace(changes, warnings=warnings)
 

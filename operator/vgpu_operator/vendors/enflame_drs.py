@@ -160,7 +160,7 @@ class EnflameDrs(base.Common):
                 raise errors.RequestError(
                     f"{name}: {fields.shown(raw)} is nothing; write 1 or more"
                 )
-        missing = {name: raw for name, raw in named.items() if limits.get(name) is None}
+        missing = amounts.only_in_requests(named, limits, requests)
         others = (spec.memory_resource, spec.cores_resource) if by_slices else ()
         return base.ContainerChanges(
             asks=True,

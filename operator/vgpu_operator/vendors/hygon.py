@@ -82,10 +82,13 @@ class Hygon(base.Common):
             self.spec.memory_resource: "the container gets all memory of its cards",
             self.spec.cores_resource: "the container gets all cores of its cards",
         }
-        wish = self.derive(*amounts.quantities(container))
+        limits, requests = amounts.quantities(container)
+        cores = amounts.cores_percent(
+            self.spec.cores_resource, limits, requests, skip_fractions=True
+        )
         warnings = (
             *amounts.fraction_warnings(container, instead),
-            *amounts.above_whole(self.spec.cores_resource, wish.cores_percent if wish else 0),
+            *amounts.above_whole(self.spec.cores_resource, cores or 0),
         )
         return dataclasses.replace(changes, warnings=warnings)
 

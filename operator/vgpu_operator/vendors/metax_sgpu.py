@@ -114,7 +114,7 @@ class MetaxSgpu(base.Common):
         wish = self.derive(limits, {})
         if wish is None:
             return base.ContainerChanges(asks=False)
-        annotations = shape.mapping(shape.mapping(pod.get("metadata")).get("annotations"))
+        annotations = shape.annotations(pod)
         app_class = annotations.get(CLASS_KEY)
         if app_class is not None and app_class not in (ONLINE, OFFLINE):
             raise errors.RequestError(

@@ -137,7 +137,6 @@ def held_by_others(
     it says (there or by the id of its share) that it holds an instance of a
     card that is not in MIG mode. Such a card must take nobody else.
     """
-    here = {one.device.id for one in cards}
     found: list[device.MigPlacement] = []
     for tenants in _by_pod(card.tenants).values():
         if card.device.mode != MODE and any(one.share.names_instance for one in tenants):
@@ -151,6 +150,7 @@ def held_by_others(
             if mine:
                 return None
             continue
+        here = {one.device.id for one in cards}
         if any(one.device_id not in here for one in instances):
             return None
         for container in {tenant.container for tenant in tenants}:

@@ -13,7 +13,7 @@ from typing import Any
 from vgpu_operator.model import device, errors, fitting, policy, request
 from vgpu_operator.model.vendor_settings import nvidia as nvidia_settings
 from vgpu_operator.vendors import amounts, base, mig, nvidia_walk, topology
-from vgpu_operator.wire import fields, lock_kinds, quantity, shape
+from vgpu_operator.wire import fields, lock_kinds, quantity
 
 KEYWORD = "NVIDIA"
 HIDDEN_ENV = {"NVIDIA_VISIBLE_DEVICES": "none"}
@@ -99,9 +99,7 @@ class Nvidia(base.Common):
         pod: Mapping[str, Any],  # noqa: ARG002  # other vendors read the pod's annotations
     ) -> base.ContainerChanges:
         """Return the defaults and variables of a new pod's container."""
-        resources = shape.mapping(container.get("resources"))
-        limits = shape.mapping(resources.get("limits"))
-        requests = shape.mapping(resources.get("requests"))
+        limits, requests = amounts.quantities(container)
         wish = self._wish(limits, requests)
 
         changed: dict[str, Any] = {}
@@ -115,9 +113,7 @@ class Nvidia(base.Common):
                 asks=False, env=env, idle_env=HIDDEN_ENV, hides=self._settings.overwrite_env
             )
 
-        for name in self.spec.resources:
-            if limits.get(name) is None and requests.get(name) is not None:
-                changed[name] = requests[name]
+        changed |= amounts.only_in_requests(self.spec.resources, limits, requests)
         if self.spec.cores_resource and self._is_exclusive(wish):
             changed[self.spec.cores_resource] = str(WHOLE_CARD_CORES_PERCENT)
         if wish.priority is not None:

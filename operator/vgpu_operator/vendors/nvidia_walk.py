@@ -11,7 +11,7 @@ Source: HAMi v2.10.0, ``pkg/device/nvidia/device.go``.
 from collections.abc import Sequence
 from typing import Final
 
-from vgpu_operator.model import device, errors, fitting, policy, reason
+from vgpu_operator.model import device, fitting, policy, reason
 from vgpu_operator.vendors import mig, topology, walk
 
 
@@ -61,7 +61,7 @@ class _Walk:
             if word is None and self._ask.selection.numa_bind and card.device.numa != numa:
                 numa = card.device.numa
                 self._next_group()
-            word = word or _first(_ROOM_CHECKS, card, self._ask)
+            word = word or walk.first_fault(_ROOM_CHECKS, card, self._ask)
             if word is None:
                 wanted = count if self._linked else count - len(self._groups[-1])
                 shares, word = self._shares(card, wanted)
@@ -85,7 +85,7 @@ class _Walk:
         if len(group) == count:
             return group
         ids = [self._node.cards[index].device.id for index in group]
-        scores = _pair_scores(self._node)
+        scores = topology.pair_scores_in(self._node.notes)
         if count == 1:
             return [group[topology.worst_linked(ids, scores)]]
         return [group[place] for place in topology.best_linked(ids, count, scores)]
@@ -106,7 +106,9 @@ class _Walk:
             pick = walk.pick(self._node, self._ask, index)
             card = self._node.cards[index]
             if card.device.mode == mig.MODE:
-                taken = occupied.setdefault(index, self._occupied(card))
+                if index not in occupied:
+                    occupied[index] = self._occupied(card)
+                taken = occupied[index]
                 found = self._instance(card, taken)
                 if found is not None:
                     profile, place = found
@@ -130,7 +132,7 @@ class _Walk:
                 f" are held by {holders}"
             )
             return reason.Reason.CARD_NOT_HEALTHY.value
-        return _first(_KIND_CHECKS, card, self._ask)
+        return walk.first_fault(_KIND_CHECKS, card, self._ask)
 
     def _next_group(self) -> None:
         dropped = len(self._groups[-1])
@@ -176,21 +178,6 @@ class _Walk:
         return mig.laid_out(mig.allowed(card.device, self._allow_list), others, earlier)
 
 
-def _first(checks: Sequence[walk.Check], card: fitting.CardState, ask: fitting.Ask) -> str | None:
-    return next((word for check in checks if (word := check(card, ask))), None)
-
-
 def _is_mig_candidate(card: fitting.CardState, ask: fitting.Ask) -> bool:
     mode = ask.selection.mode
     return card.device.mode == mig.MODE and (mode is None or mig.MODE in mode)
-
-
-def _pair_scores(node: fitting.NodeState) -> topology.PairScores:
-    """Return how well the node's cards are linked; unreadable scores count as none."""
-    text = node.notes.get(topology.PAIR_SCORES_KEY)
-    if text is None:
-        return {}
-    try:
-        return topology.decode_pair_scores(text)
-    except errors.DecodeError:
-        return {}

@@ -115,7 +115,7 @@ def _of_shared(
     What is unreadable names nobody for sure, so it is the fault of every
     vendor that the pod asks, or of the first where it asks none.
     """
-    known = [v.spec.keyword for v in vendors if v.spec.keyword in dialect.node_keys]
+    known = _known(vendors, dialect)
     if not known:
         return
     read_text = shared.decode(
@@ -136,6 +136,11 @@ def _of_shared(
             ),
             at_fault,
         )
+
+
+def _known(vendors: Sequence[base.Vendor], dialect: dialects.Dialect) -> list[str]:
+    """Return the keywords of the vendors that a dialect has keys for."""
+    return [v.spec.keyword for v in vendors if v.spec.keyword in dialect.node_keys]
 
 
 def _unknown(words: set[str], dialect: dialects.Dialect) -> errors.DecodeError | None:
@@ -187,7 +192,7 @@ def _left(
         for segment in pod_devices.split_entries(shape.text(annotations.get(dialect.to_allocate)))
         for _, entry in segment
     ]
-    known = [v.spec.keyword for v in vendors if v.spec.keyword in dialect.node_keys]
+    known = _known(vendors, dialect)
     words = {entry[1] if len(entry) > 1 else "" for entry in left}
     # An entry that names none of them is left all the same.
     return {word if word in known else next(iter(known), word) for word in words}

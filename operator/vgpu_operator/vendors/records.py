@@ -38,9 +38,10 @@ def node_record(raw: Mapping[str, Any], vendors: Sequence[base.Vendor]) -> recor
     for vendor in served.on_node(names):
         spec = vendor.spec
         register = vendor.register_text(texts)
-        places = None
-        if register is None or (spec.register_key is None and capacity.is_nothing(register)):
-            places = _older_keys(annotations, spec)
+        may_be_older = register is None or spec.register_key is None
+        places = _older_keys(annotations, spec) if may_be_older else None
+        if places is not None and register is not None and not capacity.is_nothing(register):
+            places = None
         if places is not None:
             older[spec.keyword] = places
             register = _text_or_none(annotations, places.register)
@@ -116,7 +117,7 @@ def may_matter(
     find no device, no promise and no fault.
     """
     served = roster.of(vendors)
-    annotations = shape.mapping(shape.mapping(raw.get("metadata")).get("annotations"))
+    annotations = shape.annotations(raw)
     if not served.pod_keys.isdisjoint(annotations):
         return True
     for _, _, container in shape.containers(raw):
@@ -201,11 +202,11 @@ def _with_notes(
     shares: Mapping[str, allocation.PodShares],
 ) -> request.PodRequest:
     """Add the texts that go with a promise, whether or not the pod asks for it."""
+    by_keyword = roster.of(vendors).by_keyword
     notes = {
         key: text
-        for vendor in vendors
-        if vendor.spec.pod_note_keys and vendor.spec.keyword in shares
-        for key in vendor.spec.pod_note_keys
+        for word in shares
+        for key in by_keyword[word].spec.pod_note_keys
         if isinstance(text := annotations.get(key), str)
     }
     if notes.keys() <= wish.notes.keys():

@@ -42,7 +42,7 @@ def pod_request(
             asks for a card; the text names the annotation.
     """
     found = without_weights(pod, vendors, aliases=aliases)
-    text = _annotations(pod).get(keys.SCORING_WEIGHTS)
+    text = shape.annotations(pod).get(keys.SCORING_WEIGHTS)
     if text is None or not found.wants_devices:
         return found
     return dataclasses.replace(found, weights=weights(text))
@@ -62,7 +62,7 @@ def without_weights(
     asked = list(dict.fromkeys(wish.vendor for one in containers for wish in one.devices))
     if not asked and not any(one.impossible for one in containers):
         return request.PodRequest(pod=pod_key(pod), containers=containers)
-    annotations = _annotations(pod)
+    annotations = shape.annotations(pod)
     by_keyword = served.by_keyword
     rules = ((word, by_keyword[word].selection(annotations)) for word in asked)
     return request.PodRequest(
@@ -88,10 +88,6 @@ def pod_key(pod: Mapping[str, Any]) -> request.PodKey:
         name=shape.text(metadata.get("name")),
         uid=shape.text(metadata.get("uid")),
     )
-
-
-def _annotations(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    return shape.mapping(shape.mapping(pod.get("metadata")).get("annotations"))
 
 
 def _by_kind(
@@ -211,7 +207,7 @@ def _card_policies(text: object) -> tuple[policy.CardPolicy, ...]:
 
 def unknown_policies(pod: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a sentence for each of the pod's policies that has a word that is none."""
-    annotations = _annotations(pod)
+    annotations = shape.annotations(pod)
     found = []
     for key, known in (
         (keys.NODE_POLICY, policy.NodePolicy),
@@ -230,7 +226,7 @@ def unknown_policies(pod: Mapping[str, Any]) -> tuple[str, ...]:
 
 def unreadable_rules(pod: Mapping[str, Any], vendors: Sequence[base.Vendor]) -> tuple[str, ...]:
     """Return a sentence for weights, and for yes-or-no rules, that cannot be read."""
-    annotations = _annotations(pod)
+    annotations = shape.annotations(pod)
     found = []
     try:
         weights(annotations.get(keys.SCORING_WEIGHTS))

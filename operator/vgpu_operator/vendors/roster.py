@@ -35,7 +35,8 @@ class Roster(tuple[base.Vendor, ...]):
     def locks(self) -> Mapping[str, lock_kinds.LockKind]:
         """Every lock that some vendor or dialect uses, by its annotation, sorted."""
         own = [vendor.spec.lock for vendor in self if vendor.spec.lock is not None]
-        kinds = {kind.key: kind for kind in (*own, *lock_kinds.DIALECT_LOCKS)}
+        of_dialects = [dialect.lock for dialect in dialects.ALL if dialect.lock is not None]
+        kinds = {kind.key: kind for kind in (*own, *of_dialects)}
         return dict(sorted(kinds.items()))
 
     @functools.cached_property

@@ -27,15 +27,16 @@ def is_boolean(text: object) -> bool:
     >>> is_boolean("true"), is_boolean("maybe")
     (True, False)
     """
-    try:
-        return isinstance(text, str) and fields.decode_boolean(text, name="") in (True, False)
-    except errors.DecodeError:
-        return False
+    return _boolean(text) is not None
 
 
-def is_true(text: object | None) -> bool:
+def is_true(text: object) -> bool:
     """Whether a text is one of the words for true."""
+    return _boolean(text) is True
+
+
+def _boolean(text: object) -> bool | None:
     try:
-        return isinstance(text, str) and fields.decode_boolean(text, name="")
+        return fields.decode_boolean(text, name="") if isinstance(text, str) else None
     except errors.DecodeError:
-        return False
+        return None

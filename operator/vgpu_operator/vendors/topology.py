@@ -29,6 +29,17 @@ _MOST_SEARCHED: Final = 160
 """With more candidates the set is grown card by card at once."""
 
 
+def pair_scores_in(notes: Mapping[str, str]) -> PairScores:
+    """Return what a node's notes say of its links; unreadable scores count as none."""
+    text = notes.get(PAIR_SCORES_KEY)
+    if text is None:
+        return {}
+    try:
+        return decode_pair_scores(text)
+    except errors.DecodeError:
+        return {}
+
+
 def decode_pair_scores(text: str) -> PairScores:
     """Read a node's pair scores.
 

@@ -116,6 +116,11 @@ BY_SLOTS: Final[tuple[Check, ...]] = (
 """For vendors whose memory and cores are not kept account of, or otherwise."""
 
 
+def first_fault(checks: Sequence[Check], card: fitting.CardState, ask: fitting.Ask) -> str | None:
+    """Return the reason of the first check that a card does not pass; None when it passes all."""
+    return next((word for check in checks if (word := check(card, ask))), None)
+
+
 def usable(
     node: fitting.NodeState, ask: fitting.Ask, checks: Sequence[Check]
 ) -> tuple[list[int], dict[str, int]]:
@@ -123,7 +128,7 @@ def usable(
     passed: list[int] = []
     counts: dict[str, int] = {}
     for index, card in enumerate(node.cards):
-        word = next((word for check in checks if (word := check(card, ask))), None)
+        word = first_fault(checks, card, ask)
         if word is None:
             passed.append(index)
         else:

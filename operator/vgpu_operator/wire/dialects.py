@@ -38,7 +38,7 @@ class Dialect:
         to_allocate: pod annotation that the device plugins empty, one for all
             vendors; None = every vendor has its own.
         allocated: pod annotation that stays for the pod's life, as above.
-        lock: node annotation that admits one pod at a time, as above.
+        lock: what admits one pod at a time, one for all vendors, as above.
         node_keys: by vendor keyword, where that vendor may register, the one
             that is preferred first; for ``hami`` the vendors say so themselves.
     """
@@ -50,10 +50,15 @@ class Dialect:
     bind_phase: str
     to_allocate: str | None = None
     allocated: str | None = None
-    lock: str | None = None
+    lock: lock_kinds.LockKind | None = None
     node_keys: Mapping[str, tuple[records.OlderKeys, ...]] = field(
         default_factory=_no_keys, hash=False
     )
+
+    @property
+    def lock_key(self) -> str | None:
+        """The node annotation of the dialect's own lock."""
+        return None if self.lock is None else self.lock.key
 
     @property
     def pod_keys(self) -> tuple[str, ...]:
@@ -78,7 +83,7 @@ FORERUNNER: Final = Dialect(
     bind_phase="4pd.io/bind-phase",
     to_allocate="4pd.io/devices-to-allocate",
     allocated="4pd.io/vgpu-ids-new",
-    lock=lock_kinds.FOURPD_LOCK.key,
+    lock=lock_kinds.FOURPD_LOCK,
     node_keys=MappingProxyType(
         {
             "NVIDIA": (

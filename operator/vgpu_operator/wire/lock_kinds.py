@@ -49,6 +49,3 @@ NODE_LOCK: Final = LockKind(key=keys.NODE_LOCK)
 
 FOURPD_LOCK: Final = LockKind(key="4pd.io/mutex.lock", style=LockStyle.BARE, expiry_s=300.0)
 """The same for nodes that speak k8s-vgpu-scheduler's dialect."""
-
-DIALECT_LOCKS: Final = (FOURPD_LOCK,)
-"""Locks that a node's dialect uses instead of ``NODE_LOCK``."""

@@ -41,7 +41,7 @@ _SHORT_FIELDS: Final = 7
 _LONG_FIELDS: Final = 9
 _IMPLIED_MODE: Final = "hami-core"
 
-_Piece: TypeAlias = tuple[int, int, Callable[[], device.Device]]
+Piece: TypeAlias = tuple[int, int, Callable[[], device.Device]]
 """Segment index, offset of its first character, and how to read it."""
 
 
@@ -86,10 +86,7 @@ got '24x'")
         raise errors.DecodeError("the text is empty", key=key)
     is_json = text.lstrip().startswith("[")
     pieces = _json_pieces(text, key=key) if is_json else _colon_pieces(text, key=key)
-    read = _collect(pieces, key=key)
-    if read.faults and not read.devices:
-        raise read.faults[0]
-    return read
+    return collect(pieces, key=key, at_most=MOST_CARDS)
 
 
 def encode_register(devices: Sequence[device.Device], *, custom_info: bool = False) -> str:
@@ -124,12 +121,17 @@ def encode_register_colon(devices: Sequence[device.Device], *, short: bool = Fal
     return text
 
 
-def _collect(pieces: Iterable[_Piece], *, key: str) -> RegisterText:
+def collect(pieces: Iterable[Piece], *, key: str, at_most: int | None = None) -> RegisterText:
+    """Read the pieces of a text one by one; a bad one costs only itself.
+
+    Raises:
+        DecodeError: no good piece among bad ones.
+    """
     devices: dict[str, device.Device] = {}
     faults: list[errors.DecodeError] = []
     for segment, offset, read in pieces:
-        if len(devices) == MOST_CARDS:
-            reason = f"at most {MOST_CARDS} cards of a node are read, the others are not"
+        if len(devices) == at_most:
+            reason = f"at most {at_most} cards of a node are read, the others are not"
             faults.append(errors.DecodeError(reason, key=key, segment=segment, offset=offset))
             break
         try:
@@ -141,15 +143,17 @@ def _collect(pieces: Iterable[_Piece], *, key: str) -> RegisterText:
                 continue
             reason = f"the id {fields.shown(card.id)} came before"
         faults.append(errors.DecodeError(reason, key=key, segment=segment, offset=offset))
+    if faults and not devices:
+        raise faults[0]
     return RegisterText(devices=tuple(devices.values()), faults=tuple(faults))
 
 
-def _json_pieces(text: str, *, key: str) -> Iterator[_Piece]:
+def _json_pieces(text: str, *, key: str) -> Iterator[Piece]:
     for segment, (offset, element) in enumerate(register_json.split_list(text, key=key)):
         yield segment, offset, functools.partial(register_json.decode_device, element)
 
 
-def _colon_pieces(text: str, *, key: str) -> Iterator[_Piece]:
+def _colon_pieces(text: str, *, key: str) -> Iterator[Piece]:
     if ":" not in text:
         raise errors.DecodeError(
             f"neither a JSON list nor a device that ends with ':', got {fields.shown(text)}",

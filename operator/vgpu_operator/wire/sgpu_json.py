@@ -12,10 +12,11 @@ Source: HAMi v2.10.0, ``pkg/device/metax/protocol.go``. A card's index is its
 place in the list.
 """
 
+import functools
 import json
 from collections.abc import Iterable
 
-from vgpu_operator.model import device, errors
+from vgpu_operator.model import device
 from vgpu_operator.wire import fields, json_members, node_register, register_json
 
 
@@ -30,21 +31,11 @@ def decode_cards(text: str, *, word: str, key: str) -> node_register.RegisterTex
     Raises:
         DecodeError: no JSON list, or no good card among bad ones.
     """
-    cards: dict[str, device.Device] = {}
-    faults: list[errors.DecodeError] = []
-    for index, (offset, element) in enumerate(register_json.split_list(text, key=key)):
-        try:
-            card = _card(element, index, word)
-        except errors.DecodeError as fault:
-            why = fault.reason
-        else:
-            if cards.setdefault(card.id, card) is card:
-                continue
-            why = f"the id {fields.shown(card.id)} came before"
-        faults.append(errors.DecodeError(why, key=key, segment=index, offset=offset))
-    if faults and not cards:
-        raise faults[0]
-    return node_register.RegisterText(devices=tuple(cards.values()), faults=tuple(faults))
+    pieces = (
+        (segment, offset, functools.partial(_card, element, segment, word))
+        for segment, (offset, element) in enumerate(register_json.split_list(text, key=key))
+    )
+    return node_register.collect(pieces, key=key)
 
 
 def encode_cards(devices: Iterable[device.Device]) -> str:

@@ -43,6 +43,15 @@ def text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
+def annotations(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an object's annotations.
+
+    >>> annotations({"metadata": {"annotations": {"a": "1"}}}), annotations({"metadata": None})
+    ({'a': '1'}, mappingproxy({}))
+    """
+    return mapping(mapping(raw.get("metadata")).get("annotations"))
+
+
 def containers(pod: Mapping[str, Any]) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
     """Yield ``(field of the spec, position, container)``, init containers first.
 
