@@ -16,10 +16,11 @@ import orjson
 
 from bench import objects
 from vgpu_operator.kube import client, errors, paths
+from vgpu_operator.wire import keys
 
-LOCK = "hami.io/mutex.lock"
+LOCK = keys.NODE_LOCK
 TO_ALLOCATE = "hami.io/vgpu-devices-to-allocate"
-PHASE = "hami.io/bind-phase"
+PHASE = keys.BIND_PHASE
 
 PAUSE_S = 0.2
 """Between a refused request and the next try."""

@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass
 
 from bench import cluster, floor, objects
+from vgpu_operator.kube import paths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,7 @@ async def measure(
             await cluster.create_pods(made.kube, made_pods)
             times = await serving.done()
             after, cpu_after = await made.metrics(), made.cpu_s()
-        found, _ = await made.kube.list("/api/v1/pods")
+        found, _ = await made.kube.list(paths.PODS)
 
     def grown(name: str, **labels: str) -> float:
         return after.total(name, **labels) - before.total(name, **labels)

@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import os
-import re
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -14,7 +12,8 @@ from typing import Any
 import aiohttp
 import orjson
 
-from bench import objects
+from bench import machine, objects
+from support import samples
 from vgpu_operator.cli import grounds
 from vgpu_operator.cli import stack as cli_stack
 from vgpu_operator.cli.cluster.control_plane import ControlPlane, ControlPlaneOptions
@@ -22,8 +21,6 @@ from vgpu_operator.kube import client, paths
 
 AT_ONCE = 32
 """Requests of the load client that are under way at the same time."""
-
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,7 +40,9 @@ class Bed:
             raise RuntimeError("the operator was not started yet; start it first")
         return self.replica
 
-    async def add_nodes(self, count: int, *, cards: int = objects.CARDS, slots: int = 10) -> None:
+    async def add_nodes(
+        self, count: int, *, cards: int = objects.CARDS, slots: int = objects.SLOTS
+    ) -> None:
         """Create nodes; the operator learns them as it always does."""
         names = [f"node-{number:05d}" for number in range(len(self.nodes), len(self.nodes) + count)]
 
@@ -73,61 +72,30 @@ class Bed:
         ):
             return orjson.loads(await answer.read())
 
-    async def metrics(self) -> "Samples":
+    async def metrics(self) -> samples.Samples:
         """Scrape the operator."""
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"{self.running.metrics_url}/metrics") as answer,
         ):
-            return Samples((await answer.read()).decode())
+            return samples.Samples((await answer.read()).decode())
 
     def cpu_s(self) -> dict[str, float]:
         """Return the CPU seconds that each process has used so far."""
         processes = {name: part.pid for name, part in self.plane.components.items()}
         if self.replica is not None:
             processes["operator"] = self.replica.component.pid
-        return {name: process_cpu_s(pid) for name, pid in processes.items() if pid}
-
-
-class Samples:
-    """The samples of one scrape."""
-
-    def __init__(self, text: str) -> None:
-        self._lines = text.splitlines()
-
-    def total(self, name: str, **labels: str) -> float:
-        """Return the sum of the samples with that name and these labels."""
-        found = 0.0
-        for line in self._lines:
-            match = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
-            if match is None or match[1] != name:
-                continue
-            if labels.items() <= dict(re.findall(r'(\w+)="([^"]*)"', match[2] or "")).items():
-                found += float(match[3])
-        return found
-
-    def most(self, name: str, quantile: float) -> float:
-        """Return the upper bound of the histogram's bucket that holds that quantile."""
-        buckets: dict[float, float] = {}
-        for line in self._lines:
-            match = re.fullmatch(rf'{name}_bucket{{.*le="([^"]+)".*}} (\S+)', line)
-            if match is not None:
-                bound = float(match[1])
-                buckets[bound] = buckets.get(bound, 0.0) + float(match[2])
-        every = max(buckets.values(), default=0.0)
-        return min((b for b, n in buckets.items() if n >= quantile * every), default=0.0)
+        return {name: machine.process_cpu_s(pid) for name, pid in processes.items() if pid}
 
 
 @contextlib.asynccontextmanager
-async def bed(
-    *, configured: Mapping[str, Any] | None = None, operator: bool = True
-) -> AsyncIterator[Bed]:
+async def bed(*, operator: bool = True) -> AsyncIterator[Bed]:
     """Run a cluster of its own; without ``operator`` its scheduler waits for nobody."""
     async with (
         ControlPlane(ControlPlaneOptions()) as plane,
         await client.KubeClient.connect(kubeconfig=str(plane.kubeconfig)) as kube,
     ):
-        stack = cli_stack.Stack(grounds.LocalGround(plane), configured=configured)
+        stack = cli_stack.Stack(grounds.LocalGround(plane))
         made = Bed(plane=plane, kube=kube, stack=stack)
         try:
             await stack.prepare(kube)
@@ -211,23 +179,11 @@ async def create_pods(kube: client.KubeClient, pods: Sequence[objects.Json]) -> 
     await all_of(pods, lambda pod: kube.create(path, pod))
 
 
-async def delete_pods(kube: client.KubeClient, namespace: str = "default") -> None:
-    """Delete all pods at once and wait until they are gone."""
-    path = paths.namespaced(namespace, "pods")
+async def delete_pods(kube: client.KubeClient) -> None:
+    """Delete all pods at once."""
+    path = paths.namespaced("default", "pods")
     items, _ = await kube.list(path)
     await all_of(
         [item["metadata"]["name"] for item in items],
         lambda name: kube.delete(f"{path}/{name}", grace_s=0),
     )
-
-
-def process_cpu_s(pid: int) -> float:
-    """Return the CPU seconds of one process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
-
-
-def memory_mib(pid: int) -> float:
-    """Return the resident memory of one process."""
-    match = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    return int(match[1]) / 1024 if match else 0.0

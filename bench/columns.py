@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from bench import quantiles
 from support import clusters, slow_twin
 from vgpu_operator.model import policy, request, settings
 from vgpu_operator.scheduling import choose, explain, fit
@@ -19,14 +20,10 @@ from vgpu_operator.vendors import registry
 def build(n_nodes: int, n_pods: int) -> clusters.Cluster:
     """Return the cluster; pods are spread over nodes and cards by a fixed seed."""
     chance = random.Random(7)  # noqa: S311 - a fixed seed, not a secret
-    names = [f"node-{number:05d}" for number in range(n_nodes)]
+    nodes = clusters.eight_card_nodes(n_nodes)
+    names = list(nodes)
     return clusters.Cluster(
-        nodes={
-            name: clusters.node(
-                *(clusters.card(f"GPU-{name}-{index}", index=index) for index in range(8))
-            )
-            for name in names
-        },
+        nodes=nodes,
         pods=[
             clusters.holder(f"held-{number}", node, f"GPU-{node}-{chance.randrange(8)}", 1000, 5)
             for number in range(n_pods)
@@ -43,14 +40,14 @@ def timed(call: Callable[[], object], repeats: int) -> dict[str, float]:
         call()
         took.append(1000 * (time.perf_counter() - start))
     took.sort()
-    return {"p50": statistics.median(took), "p99": took[int(0.99 * (len(took) - 1))]}
+    return {"p50": statistics.median(took), "p99": quantiles.p99(took)}
 
 
 def measure(*, nodes: int, pods: int, quick: bool = False) -> dict[str, Any]:
     """Return the times of each kind of question, and of the slow twin for one of them."""
     repeats = 50 if quick else 200
     cluster = build(nodes, pods)
-    vendors = {vendor.spec.keyword: vendor for vendor in registry.build(settings.Settings())}
+    vendors = registry.build(settings.Settings()).by_keyword
     start = time.perf_counter()
     books = clusters.build_ledger(cluster, trust=settings.Trust.REQUESTS, rules=vendors)
     found: dict[str, Any] = {

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bench import cluster, objects
+from bench import agents, cluster, objects
 from vgpu_operator.kube import paths
 
 STUCK_S = 20.0
@@ -64,36 +64,33 @@ class _Bound:
 
     def __init__(self) -> None:
         self.names: dict[str, None] = {}
-        self.count = 0
+        self.seen: set[str] = set()
+        self.served: set[str] = set()
         self.latest = 0.0
-        self.served = 0
         self._news = asyncio.Event()
 
     async def watch(self, made: cluster.Bed, version: str) -> None:
-        seen: set[str] = set()
-        served: set[str] = set()
         async for event in made.kube.watch(paths.PODS, resource_version=version):
             pod: Mapping[str, Any] = event["object"]
             if event["type"] not in ("ADDED", "MODIFIED"):
                 continue
             uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
-            if pod["spec"].get("nodeName") and uid not in seen:
-                seen.add(uid)
+            if pod["spec"].get("nodeName") and uid not in self.seen:
+                self.seen.add(uid)
                 self.names[name] = None
-                self.count, self.latest = len(seen), time.monotonic()
+                self.latest = time.monotonic()
             annotations = pod["metadata"].get("annotations") or {}
-            if annotations.get("hami.io/bind-phase") == "success" and uid not in served:
-                served.add(uid)
-                self.served = len(served)
+            if annotations.get(agents.PHASE) == "success":
+                self.served.add(uid)
             self._news.set()
 
     async def until(self, count: int, *, limit_s: float) -> bool:
         """Wait until so many have been bound; say whether that came in time."""
-        return await self._reached(lambda: self.count >= count, limit_s)
+        return await self._reached(lambda: len(self.seen) >= count, limit_s)
 
     async def until_quiet(self) -> None:
         """Wait until every bound pod is served."""
-        await self._reached(lambda: self.served >= self.count, STUCK_S)
+        await self._reached(lambda: len(self.served) >= len(self.seen), STUCK_S)
 
     async def _reached(self, reached: Any, limit_s: float) -> bool:
         try:

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import resource
 import time
 from dataclasses import dataclass
@@ -71,3 +72,15 @@ def cores_of_others(before: Busy) -> float:
     now = busy_s()
     others_s = (now.all_s - before.all_s) - (now.own_s - before.own_s)
     return round(max(0.0, others_s) / (now.at_s - before.at_s), 2)
+
+
+def process_cpu_s(pid: int) -> float:
+    """Return the CPU seconds of one process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def memory_mib(pid: int) -> float:
+    """Return the resident memory of one process."""
+    match = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(match[1]) / 1024 if match else 0.0

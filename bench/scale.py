@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from bench import cluster, objects
+from bench import cluster, machine, objects, quantiles
 from vgpu_operator.kube import paths
 
 
@@ -56,10 +56,10 @@ async def measure(
         await _place_pods(made, pods)
         found.ready_s = await cluster.start_operator(made)
         pid = made.running.component.pid or 0
-        found.start_cpu_s = cluster.process_cpu_s(pid)
+        found.start_cpu_s = machine.process_cpu_s(pid)
         for name, containers in QUESTIONS.items():
             found.asked[name] = await ask(made, containers, repeats=repeats)
-        found.memory_mib = cluster.memory_mib(pid)
+        found.memory_mib = machine.memory_mib(pid)
         if events_s:
             await _under_events(made, found, pid, seconds=events_s, rate=event_rate)
         found.longest_step_s = (await made.metrics()).most("vgpu_event_loop_lag_seconds", 1.0)
@@ -87,23 +87,20 @@ async def ask(
     names = list(made.nodes)
     async with aiohttp.ClientSession() as session:
         for number in range(repeats + 5):
-            body = orjson.dumps({"Pod": _pod(number, containers), "NodeNames": names})
+            pod = _pod(number, containers)
+            body = orjson.dumps({"Pod": pod, "NodeNames": names})
             begun = time.perf_counter()
             answer = await _post(session, f"{made.running.extender_url}/filter", body)
             fitting = orjson.loads(answer)["NodeNames"]
             if fitting:
-                body = orjson.dumps({"Pod": _pod(number, containers), "NodeNames": fitting})
-                middle = time.perf_counter()
+                body = orjson.dumps({"Pod": pod, "NodeNames": fitting})
                 await _post(session, f"{made.running.extender_url}/prioritize", body)
-                spent = time.perf_counter() - middle
-            else:
-                spent = 0.0
-            took.append(1000 * (spent + (middle if fitting else time.perf_counter()) - begun))
+            took.append(1000 * (time.perf_counter() - begun))
             if pause_s:
                 await asyncio.sleep(pause_s)
             random.Random(number).shuffle(names)  # noqa: S311  # kube-scheduler's order turns too
     took = sorted(took[5:])
-    return Asked(p50_ms=took[len(took) // 2], p99_ms=took[int(0.99 * (len(took) - 1))])
+    return Asked(p50_ms=took[len(took) // 2], p99_ms=quantiles.p99(took))
 
 
 async def _post(session: aiohttp.ClientSession, url: str, body: bytes) -> bytes:
@@ -145,12 +142,12 @@ async def _under_events(
                 await asyncio.sleep(behind_s)
 
     begun = time.monotonic()
-    before_s = cluster.process_cpu_s(pid)
+    before_s = machine.process_cpu_s(pid)
     async with asyncio.TaskGroup() as group:
         for _ in range(16):
             group.create_task(change())
         await asyncio.sleep(seconds / 2)
-        quiet_s, quiet_sent = cluster.process_cpu_s(pid) - before_s, sent
+        quiet_s, quiet_sent = machine.process_cpu_s(pid) - before_s, sent
         lasted_s = time.monotonic() - begun
         containers = QUESTIONS["one container"]
         found.busy = await ask(made, containers, repeats=int(seconds * 5), pause_s=0.1)

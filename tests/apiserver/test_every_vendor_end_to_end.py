@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from support import api_audit
+from support import api_audit, recorded_asks
 from support.world import World, world
 from vgpu_operator.kube import paths
 from vgpu_operator.model import settings
@@ -264,7 +264,7 @@ def node_of(keyword: str) -> str:
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def here() -> AsyncIterator[World]:
     """Run a cluster with a node for every vendor and some for several."""
-    configured = {"vendors": {"ascend": {"enabled": True}, "iluvatar": {"enabled": True}}}
+    configured = recorded_asks.EVERY_VENDOR
     nodes = [
         {"name": node_of(keyword), "cards": case.cards, "vendor": keyword}
         for keyword, case in CASES.items()
@@ -355,9 +355,7 @@ async def test_must_hold_4_a_pod_of_every_vendor_reaches_its_end_state(
 
 
 def test_must_hold_4_no_vendor_is_left_out() -> None:
-    everything = settings.build(
-        {"vendors": {"ascend": {"enabled": True}, "iluvatar": {"enabled": True}}}
-    )
+    everything = settings.build(recorded_asks.EVERY_VENDOR)
 
     assert list(CASES) == [vendor.spec.keyword for vendor in registry.build(everything)]
 

@@ -366,12 +366,7 @@ class World:
         fitting = flow_filter.filter_nodes(leader.books, record, names, self.now).fitting
         if not fitting:
             return
-        args = extender.BindArgs(
-            namespace=record.key.namespace,
-            name=record.key.name,
-            uid=record.key.uid,
-            node=self.die.choice(fitting),
-        )
+        args = operator_books.bind_args(record, self.die.choice(fitting))
         leader.books.binding.add(args.uid)
         leader.flows[args.uid] = Dialogue(bind.bind(leader.books, args, self.now))
         self._finish_if_ended(leader, args.uid)

@@ -73,6 +73,15 @@ def node(*cards: device.Device, allocatable: int | None = 80, cordoned: Sequence
     )
 
 
+def eight_card_nodes(count: int) -> dict[str, Node]:
+    """Return nodes of eight equal cards, by name."""
+    names = (f"node-{number:05d}" for number in range(count))
+    return {
+        name: node(*(card(f"GPU-{name}-{index}", index=index) for index in range(8)))
+        for name in names
+    }
+
+
 def asks(
     count: int = 1,
     *,

@@ -6,17 +6,13 @@ Those about admission are in ``compatibility_admission``.
 import re
 from collections.abc import Iterable, Iterator
 
+from support import recorded_asks
 from support.compare_answers import ABSENT, Path
 from support.compatibility_seen import AFTER_FILTER, Seen
 from vgpu_operator.model import settings
 from vgpu_operator.vendors import registry
 
-_SPECS = [
-    vendor.spec
-    for vendor in registry.build(
-        settings.build({"vendors": {"ascend": {"enabled": True}, "iluvatar": {"enabled": True}}})
-    )
-]
+_SPECS = [vendor.spec for vendor in registry.build(settings.build(recorded_asks.EVERY_VENDOR))]
 _VENDOR_OF_HANDSHAKE = {spec.handshake_key: spec for spec in _SPECS if spec.handshake_key}
 _BY_KEYWORD = {spec.keyword: spec for spec in _SPECS}
 _LOCKS = {spec.lock_key for spec in _SPECS}

@@ -7,24 +7,22 @@ and nodes. Everything else of a vector belongs to other tests.
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from support import vendor_vectors
 from vgpu_operator.ledger import ledger
-from vgpu_operator.model import device, policy, request, settings
+from vgpu_operator.model import policy, request, settings
 from vgpu_operator.scheduling import fit
 from vgpu_operator.vendors import records, registry, requests
 
-VECTORS = Path(__file__).parent.parent / "vectors"
 VENDOR = "NVIDIA"
 ALLOCATED = "hami.io/vgpu-devices-allocated"
-PAIR_SCORES = "hami.io/node-nvidia-score"
 CARD_POLICY = "hami.io/gpu-scheduler-policy"
 
 _VENDORS = registry.build(settings.Settings())
-_BY_KEYWORD = {vendor.spec.keyword: vendor for vendor in _VENDORS}
+_BY_KEYWORD = _VENDORS.by_keyword
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +33,6 @@ class Answer:
     failed: Mapping[str, str]
     scores: Mapping[str, str]
     allocated: str
-
-
-def cases(*files: str) -> Iterator[dict[str, Any]]:
-    """Yield every vector of these files."""
-    for file in files:
-        for line in (VECTORS / file).read_text(encoding="utf-8").splitlines():
-            yield json.loads(line)
 
 
 def annotations(obj: Mapping[str, Any]) -> Mapping[str, str]:
@@ -79,7 +70,9 @@ def build_ledger(case: Mapping[str, Any]) -> ledger.Ledger:
     for raw in case["nodes"]:
         node = records.node_record(raw, _VENDORS)
         held = (case["expect"]["devices"].get(node.name) or {}).get(VENDOR) or ()
-        books.set_devices(node.name, VENDOR, [_device(entry) for entry in held])
+        books.set_devices(
+            node.name, VENDOR, [vendor_vectors.recorded_card(entry) for entry in held]
+        )
         books.set_allocatable(node.name, VENDOR, node.allocatable.get(VENDOR))
         books.set_cordoned(node.name, node.cordoned)
         books.set_notes(node.name, node.notes)
@@ -127,32 +120,4 @@ def _devices(entry: Mapping[str, Any]) -> tuple[request.DeviceRequest, ...]:
             cores_percent=asked["cores"],
         )
         for vendor, asked in entry.items()
-    )
-
-
-def _device(entry: Mapping[str, Any]) -> device.Device:
-    return device.Device(
-        id=entry["id"],
-        index=entry["index"],
-        slots=entry["count"],
-        memory_mib=entry["devmem"],
-        cores_percent=entry["devcore"],
-        type=entry["type"],
-        numa=entry["numa"],
-        mode=entry["mode"],
-        healthy=entry["health"],
-        mig_profiles=tuple(_profile(one) for one in entry.get("migProfiles", ())),
-        custom_info=entry.get("custominfo", {}),
-    )
-
-
-def _profile(entry: Mapping[str, Any]) -> device.MigProfile:
-    return device.MigProfile(
-        name=entry["name"],
-        memory_mib=entry["memoryMB"],
-        cores_percent=entry["core"],
-        slice_count=entry["sliceCount"],
-        placements=tuple(
-            device.MigPlacement(start=one["start"], size=one["size"]) for one in entry["placements"]
-        ),
     )

@@ -100,7 +100,8 @@ def _written(card: device.Device) -> Answer:
     return written | ({"custominfo": dict(card.custom_info)} if card.custom_info else {})
 
 
-def _card(entry: Mapping[str, Any]) -> device.Device:
+def recorded_card(entry: Mapping[str, Any]) -> device.Device:
+    """Return a card as the peer held it."""
     return device.Device(
         id=entry["id"],
         index=entry["index"],
@@ -340,7 +341,7 @@ def _cards_before(
     held = (case["expect"]["devices"].get(node) or {}).get(vendor.spec.keyword) or ()
     used = {entry["id"]: entry for entry in (case["expect"]["usage_before"].get(node) or ())}
     found = []
-    for card in map(_card, held):
+    for card in map(recorded_card, held):
         usage = used.get(card.id, {})
         found.append(
             fitting.CardState(

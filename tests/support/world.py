@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support import api_audit
+from support import api_audit, samples
 from vgpu_operator.agent import simulator, spec
 from vgpu_operator.cli import grounds
 from vgpu_operator.cli import stack as cli_stack
@@ -185,15 +185,7 @@ class World:
     async def metric(self, name: str, **labels: str) -> float:
         """Return the sum of the operator's samples with that name and these labels."""
         text = await fetch(f"{self.replica.metrics_url}/metrics")
-        total = 0.0
-        for line in text.splitlines():
-            match = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
-            if match is None or match[1] != name:
-                continue
-            found = dict(re.findall(r'(\w+)="([^"]*)"', match[2] or ""))
-            if labels.items() <= found.items():
-                total += float(match[3])
-        return total
+        return samples.Samples(text).total(name, **labels)
 
     def requests(self, user: str = cli_stack.OPERATOR_USER) -> list[audit.AuditedRequest]:
         """Return what that user has asked of the API server so far."""

@@ -32,14 +32,10 @@ def fastest_s(call: Callable[[], object], *, runs: int = 7, times: int = 1) -> f
 
 
 def cluster(n_nodes: int, n_pods: int) -> clusters.Cluster:
-    names = [f"node-{number:05d}" for number in range(n_nodes)]
+    nodes = clusters.eight_card_nodes(n_nodes)
+    names = list(nodes)
     return clusters.Cluster(
-        nodes={
-            name: clusters.node(
-                *(clusters.card(f"GPU-{name}-{index}", index=index) for index in range(8))
-            )
-            for name in names
-        },
+        nodes=nodes,
         pods=[
             clusters.holder(f"held-{number}", name, f"GPU-{name}-{number % 8}", 100, 1)
             for number in range(n_pods)

@@ -5,13 +5,13 @@ from typing import Any, Final
 
 import pytest
 
-from support import recorded_filter
+from support import recorded_filter, vendor_vectors
 from vgpu_operator.model import reason
 from vgpu_operator.scheduling import choose, fit
 from vgpu_operator.wire import pod_devices
 
-FILES: Final = ("nvidia-fit.jsonl", "nvidia-policy.jsonl", "nvidia-usage.jsonl", "random.jsonl")
-CASES: Final = {case["name"]: case for case in recorded_filter.cases(*FILES)}
+FILES: Final = ("nvidia-fit", "nvidia-policy", "nvidia-usage", "random")
+CASES: Final = {case["name"]: case for case in vendor_vectors.cases(*FILES)}
 
 EMPTY_SEGMENTS: Final = "one segment per container, also where HAMi leaves the empty ones out"
 NAMES_CONDITION: Final = "node unregistered names the condition that failed"
