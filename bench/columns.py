@@ -72,7 +72,7 @@ def measure(*, nodes: int, pods: int, quick: bool = False) -> dict[str, Any]:
 
     def answer(wish: request.PodRequest, asked: list[str]) -> list[int]:
         placed = fit.place(books.snapshot(without_claim_of=wish.pod.uid), asked, wish, defaults)
-        return placed.scores(100)
+        return list(placed.scores(100).tolist())
 
     def refuse() -> dict[str, str]:
         return explain.texts(fit.place(books.snapshot(), names, none, defaults).rejections)

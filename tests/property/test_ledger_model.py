@@ -265,7 +265,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
             found = fit.place(view, NAMES, PROBE, fit.Defaults())
             twin = self.twin(with_claims=with_claims)
             expected = {n: twin.judge(n, PROBE, fit.Defaults().card_policies) for n in NAMES}
-            assert found.fitting == [n for n in NAMES if expected[n].fits]
+            assert found.fitting == tuple(n for n in NAMES if expected[n].fits)
             assert found.raw_scores.tolist() == [expected[n].score for n in found.fitting]
 
     @invariant()

@@ -310,7 +310,7 @@ def without_numa_bind(
 def assert_same(
     found: fit.Placement, expected: dict[str, slow_twin.NodeAnswer], names: Sequence[str]
 ) -> None:
-    assert found.fitting == [name for name in names if expected[name].fits]
+    assert found.fitting == tuple(name for name in names if expected[name].fits)
     assert found.raw_scores.tolist() == [expected[name].score for name in found.fitting]
     refused = {name: answer for name, answer in expected.items() if not answer.fits}
     assert list(found.rejections) == list(refused)

@@ -55,7 +55,7 @@ def assert_as_the_twin(question: random_vendors.Question, which: str) -> None:
 
     found = fit.place(view, names, question.wish, question.defaults, allowances=question.allowances)
 
-    assert found.fitting == [name for name in names if expected[name].fits], which
+    assert found.fitting == tuple(name for name in names if expected[name].fits), which
     assert found.raw_scores.tolist() == [expected[name].score for name in found.fitting], which
     for name, answer in expected.items():
         if not answer.fits:

@@ -6,7 +6,7 @@ Every path answers JSON that kube-scheduler can read, whatever went wrong.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -43,6 +43,24 @@ class Desk:
     may_serve: Callable[[], Awaitable[str]]
     observe: Callable[[str, str, float], None]
     reject: Callable[[Mapping[str, int]], None]
+    last: "Last" = field(default_factory=lambda: Last())
+
+
+@dataclass(slots=True)
+class Last:
+    """What was answered last: the same is often asked or answered again.
+
+    Attributes:
+        fitting: the names that the last filter answered.
+        rejections: those of the last pod that fitted nowhere.
+        counts: how often each reason is among them.
+        refusal: the answer that they make.
+    """
+
+    fitting: extender.Names = extender.NO_NAMES
+    rejections: Mapping[str, reason.NodeRejection] | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    refusal: bytes = b""
 
 
 DESK = web.AppKey("desk", Desk)
@@ -71,12 +89,11 @@ async def handle_filter(request: web.Request) -> web.Response:
     result = await _filter(desk, pod, names)
     for event in result.events:
         desk.intake.post(event)
-    failed, unresolvable = _reasons(result.rejections)
+    body, counts = _filter_body(desk.last, result)
     outcome = "refused" if result.refused else "fits"
     seconds = time.perf_counter() - begun
     desk.observe("filter", outcome, seconds)
     if pod.request.wants_devices:
-        counts = _count(result.rejections)
         desk.reject(counts)
         log.info(
             "filter",
@@ -86,9 +103,20 @@ async def handle_filter(request: web.Request) -> web.Response:
             reasons=counts,
             ms=round(seconds * 1000, 2),
         )
-    return _json(
-        extender.encode_filter(node_names=result.fitting, failed=failed, unresolvable=unresolvable)
-    )
+    return _json(body)
+
+
+def _filter_body(last: Last, result: flow_filter.FilterResult) -> tuple[bytes, Mapping[str, int]]:
+    """Return the answer, and how often each reason is in it."""
+    if result.refused and result.rejections is last.rejections:
+        return last.refusal, last.counts
+    failed, unresolvable = _reasons(result.rejections)
+    counts = _count(result.rejections)
+    last.fitting = extender.names_of(result.fitting)
+    body = extender.encode_filter(node_names=last.fitting, failed=failed, unresolvable=unresolvable)
+    if result.refused:
+        last.rejections, last.counts, last.refusal = result.rejections, counts, body
+    return body, counts
 
 
 async def _filter(
@@ -110,7 +138,9 @@ async def handle_prioritize(request: web.Request) -> web.Response:
     """Answer how well each node would take the pod."""
     desk, begun = request.app[DESK], time.perf_counter()
     try:
-        args = extender.decode_filter(await request.read(), what="/prioritize")
+        args = extender.decode_filter(
+            await request.read(), what="/prioritize", expected=desk.last.fitting
+        )
     except errors.DecodeError as fault:
         return _bad_request(desk, "prioritize", begun, _error(str(fault)))
     pod = _just_filtered(desk.books, args.pod) or intake.decode_pod(desk.books, args.pod)
@@ -118,8 +148,10 @@ async def handle_prioritize(request: web.Request) -> web.Response:
     if names is None:
         names = tuple(str(node["metadata"]["name"]) for node in args.nodes or ())
     scores = flow_filter.score_nodes(desk.books, pod, names)
+    hosts = desk.last.fitting if names is desk.last.fitting.names else extender.names_of(names)
+    body = extender.encode_priorities(hosts, scores)
     desk.observe("prioritize", "scored", time.perf_counter() - begun)
-    return _json(extender.encode_priorities(names, scores))
+    return _json(body)
 
 
 def _just_filtered(books: Books, raw: Mapping[str, Any]) -> records.PodRecord | None:

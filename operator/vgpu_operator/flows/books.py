@@ -5,7 +5,7 @@ One owner, the event loop; no flow awaits between reading and writing it.
 
 import datetime
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from vgpu_operator.flows import unregistered
@@ -95,12 +95,13 @@ class Answers:
     Valid for every pod that asks alike and has no claim of its own.
 
     Attributes:
-        nodes: the list.
+        nodes: the list; the order in which they are asked for differs each time.
         closed: which of them took nobody, whatever their cards.
     """
 
     nodes: tuple[str, ...] = ()
     closed: frozenset[str] = frozenset()
+    _names: frozenset[str] = frozenset()
     _generation: int = -1
     _by_wish: dict[object, Answer] = field(default_factory=dict)
 
@@ -114,7 +115,7 @@ class Answers:
     ) -> Answer | None:
         """Return the answer that a pod asking alike was given from this very state."""
         same = generation == self._generation and closed == self.closed
-        if not same or self.nodes != tuple(nodes):
+        if not same or not self._are_for(nodes):
             return None
         return self._by_wish.get(_alike(wish))
 
@@ -128,14 +129,18 @@ class Answers:
         closed: frozenset[str] = frozenset(),
     ) -> None:
         """Keep an answer; those from another state or for other nodes are dropped."""
-        same_nodes = self.nodes == tuple(nodes)
+        same_nodes = self._are_for(nodes)
         if not same_nodes or generation != self._generation or closed != self.closed:
             self._by_wish.clear()
         if not same_nodes:
             self.nodes = tuple(nodes)
+            self._names = frozenset(nodes)
         self.closed = closed
         self._generation = generation
         self._by_wish[_alike(wish)] = answer
+
+    def _are_for(self, nodes: Sequence[str]) -> bool:
+        return len(nodes) == len(self.nodes) and self._names == frozenset(nodes)
 
 
 def _alike(wish: request.PodRequest) -> object:
@@ -158,12 +163,12 @@ class Scored:
     Attributes:
         pod: the pod as it was read.
         generation: the ledger's generation that it holds for.
-        scores: by node, how well it would take the pod, busy or not.
+        placement: where the pod fits, and how well.
     """
 
     pod: records.PodRecord
     generation: int
-    scores: Mapping[str, int]
+    placement: fit.Placement
 
 
 @dataclass(slots=True, kw_only=True)
@@ -178,6 +183,7 @@ class Books:
         gone_quotas: UIDs of ResourceQuotas that are gone, like ``gone_nodes``.
         registrations: by (node, vendor keyword), only where a vendor has
             ever registered.
+        forerunners: the nodes on which some plugin has spoken an older dialect.
         locks: the lock annotations of all nodes.
         trusted_nodes: nodes on which, in this term, nobody but us has bound a
             device pod or taken a lock since our last bind: the next bind there
@@ -215,6 +221,7 @@ class Books:
     quotas: dict[str, dict[str, records.QuotaRecord]] = field(default_factory=dict)
     gone_quotas: dict[str, None] = field(default_factory=dict)
     registrations: dict[tuple[str, str], Registration] = field(default_factory=dict)
+    forerunners: set[str] = field(default_factory=set)
     locks: LockSights = field(default_factory=LockSights)
     trusted_nodes: set[str] = field(default_factory=set)
     turns: Turns = field(default_factory=Turns)
@@ -273,11 +280,15 @@ class Books:
 
     def lock_keys(self, wish: request.PodRequest, node: str) -> tuple[str, ...]:
         """Return the lock annotations that a pod with that request needs there, sorted."""
+        return tuple(sorted(self.locks_of(wish.vendors, node)))
+
+    def locks_of(self, vendors: Sequence[str], node: str) -> Set[str]:
+        """Return the lock annotations that these vendors' plugins use on that node."""
+        if node not in self.forerunners:
+            return self.vendors.locks_of(tuple(vendors))
         by_keyword = self.vendors.by_keyword
-        found = [
-            self.lock_of(by_keyword[word], node) for word in wish.vendors if word in by_keyword
-        ]
-        return tuple(sorted({key for key in found if key}))
+        found = [self.lock_of(by_keyword[word], node) for word in vendors if word in by_keyword]
+        return {key for key in found if key}
 
 
 def _why_no_cards(

@@ -9,45 +9,10 @@ free again it is preferred again. The step is small, so that kube-scheduler's
 own preferences (affinity, spreading) still decide where they have any.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from vgpu_operator.flows.books import Books
 from vgpu_operator.model import request
-
-BAND_PARTS = 10
-"""One part in so many of the scores' range is for nodes that are busy."""
-
-
-def scores(
-    books: Books, wish: request.PodRequest, nodes: Sequence[str], plain: Sequence[int]
-) -> Sequence[int]:
-    """Return the scores of nodes with the busy ones behind those that are free.
-
-    All are as they were where every node is as busy. Otherwise the least busy
-    keep their order above ``band``, and each other one comes below all of
-    them, by one for each pod more in its line.
-
-    Args:
-        books: what is known.
-        wish: the asking pod; one that needs no lock meets no line.
-        nodes: which.
-        plain: their scores, 0 to ``scoring.maxScore``.
-    """
-    if not books.settings.scoring.avoid_busy_nodes:
-        return plain
-    lines = lines_at(books, wish)
-    depths = [lines.get(node, 0) for node in nodes] if lines else []
-    least = min(depths, default=0)
-    if max(depths, default=0) == least:
-        return plain
-    top = books.settings.scoring.max_score
-    band = max(1, top // BAND_PARTS)
-    moved = [band + score * (top - band) // top for score in plain]
-    last_free = min(score for score, depth in zip(moved, depths, strict=True) if depth == least)
-    return [
-        score if depth == least else max(0, min(score, last_free - (depth - least)))
-        for score, depth in zip(moved, depths, strict=True)
-    ]
 
 
 def lines_at(books: Books, wish: request.PodRequest) -> Mapping[str, int]:
@@ -55,12 +20,28 @@ def lines_at(books: Books, wish: request.PodRequest) -> Mapping[str, int]:
 
     Counted are pods that need one of its locks and are expected there
     (claims), wait for the lock or hold it, or are bound and not served yet.
+    None are where ``scoring.avoidBusyNodes`` is off.
     """
+    if not books.settings.scoring.avoid_busy_nodes:
+        return {}
     found: dict[str, int] = {}
+    meeting: dict[tuple[str, ...], bool] = {}
     for node, other in _in_line(books, besides=wish.pod.uid):
-        if not set(books.lock_keys(wish, node)).isdisjoint(books.lock_keys(other, node)):
+        vendors = other.vendors
+        if node in books.forerunners:
+            meets = _meet(books, node, wish.vendors, vendors)
+        elif vendors in meeting:
+            meets = meeting[vendors]
+        else:
+            meets = meeting[vendors] = _meet(books, node, wish.vendors, vendors)
+        if meets:
             found[node] = found.get(node, 0) + 1
     return found
+
+
+def _meet(books: Books, node: str, some: tuple[str, ...], others: tuple[str, ...]) -> bool:
+    """Whether pods of these vendors use a lock in common there."""
+    return not books.locks_of(some, node).isdisjoint(books.locks_of(others, node))
 
 
 def _in_line(books: Books, *, besides: str) -> Iterator[tuple[str, request.PodRequest]]:

@@ -43,7 +43,7 @@ def filter_objects(
     )
     allowances = quotas.allowances(books, pod.key)
     placement = fit.place(view, names, pod.request, defaults, allowances=allowances)
-    return FilterResult(fitting=tuple(placement.fitting), rejections=placement.rejections)
+    return FilterResult(fitting=placement.fitting, rejections=placement.rejections)
 
 
 def _register(

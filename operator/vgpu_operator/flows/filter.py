@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from vgpu_operator.flows import busy, effects, locks, quotas, reasons
 from vgpu_operator.flows.books import Answer, Books, Refusal, Scored
 from vgpu_operator.model import allocation, reason, records, request
-from vgpu_operator.scheduling import choose, explain, fit
+from vgpu_operator.scheduling import choose, explain, fit, score
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,17 +64,11 @@ def filter_nodes(
     placement = _place_beside(books, wish, nodes, stuck) if stuck else place(books, wish, nodes)
     if placement.fitting:
         books.refused.pop(uid, None)
-        plain = _plain_scores(books, placement)
-        scores = busy.scores(books, wish, placement.fitting, plain)
-        best = max(range(len(scores)), key=scores.__getitem__)
+        best = int(_scores(books, wish, placement).argmax())
         _claim(books, pod, placement.fitting[best], now)
-        books.scored = Scored(
-            pod=pod,
-            generation=books.ledger.generation,
-            scores=dict(zip(placement.fitting, plain, strict=True)),
-        )
+        books.scored = Scored(pod=pod, generation=books.ledger.generation, placement=placement)
         return FilterResult(
-            fitting=tuple(placement.fitting),
+            fitting=placement.fitting,
             rejections=placement.rejections,
             events=_success_events(books, wish.pod, placement),
         )
@@ -113,30 +107,36 @@ def score_nodes(books: Books, pod: records.PodRecord, nodes: Sequence[str]) -> l
     wish = pod.request
     if not wish.wants_devices:
         return [0] * len(nodes)
-    plain = _known_scores(books, wish.pod)
-    if plain is None:
-        placement = place(books, wish, nodes)
-        plain = dict(zip(placement.fitting, _plain_scores(books, placement), strict=True))
-    fitting = [node for node in nodes if node in plain]
-    scores = busy.scores(books, wish, fitting, [plain[node] for node in fitting])
-    told = dict(zip(fitting, scores, strict=True))
+    known = books.scored
+    placement = _known_placement(books, wish.pod) or place(books, wish, nodes)
+    if placement.fitting is nodes or placement.fitting == tuple(nodes):
+        return list(_scores(books, wish, placement).tolist())
+    placement = placement.among(nodes)
+    scores = _scores(books, wish, placement).tolist()
+    told = dict(zip(placement.fitting, scores, strict=True))
     return [told.get(node, 0) for node in nodes]
 
 
-def _known_scores(books: Books, pod: request.PodKey) -> Mapping[str, int] | None:
-    """Return the scores by which the filter has just judged the pod's nodes.
+def _known_placement(books: Books, pod: request.PodKey) -> fit.Placement | None:
+    """Return how the filter has just judged the pod's nodes.
 
     None when anything has changed since, for which other nodes might fit.
     """
     known = books.scored
     if known is None or known.pod.key.uid != pod.uid or known.generation != books.ledger.generation:
         return None
-    return known.scores
+    return known.placement
 
 
-def _plain_scores(books: Books, placement: fit.Placement) -> Sequence[int]:
-    """Return how well each fitting node would take the pod, busy or not."""
-    return placement.scores(books.settings.scoring.max_score)
+def _scores(books: Books, wish: request.PodRequest, placement: fit.Placement) -> score.Scores:
+    """Return what kube-scheduler is told of each fitting node."""
+    view = books.ledger.snapshot()
+    lines = {
+        row: depth
+        for node, depth in busy.lines_at(books, wish).items()
+        if (row := view.row(node)) is not None
+    }
+    return placement.scores(books.settings.scoring.max_score, lines)
 
 
 def place(books: Books, wish: request.PodRequest, nodes: Sequence[str]) -> fit.Placement:

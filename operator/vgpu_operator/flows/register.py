@@ -87,6 +87,7 @@ def node_gone(books: Books, name: str, *, uid: str = "") -> effects.Reaction:
     books.locks.drop_node(name)
     for vendor in books.vendors:
         books.registrations.pop((name, vendor.spec.keyword), None)
+    books.forerunners.discard(name)
     return effects.Reaction(nodes=frozenset({name}))
 
 
@@ -233,6 +234,8 @@ def _take_in_register(
         books.registrations[record.name, keyword] = registration
     if text is not None:
         registration.older = record.older.get(keyword)
+        if registration.older is not None:
+            books.forerunners.add(record.name)
     if not first:
         if text == registration.text:
             return []

@@ -82,16 +82,16 @@ class RowFinder:
     """
 
     def __init__(self) -> None:
-        self._names: list[str] = []
+        self._names: tuple[str, ...] = ()
         self._rows: npt.NDArray[np.intp] = np.zeros(0, dtype=np.intp)
         self._epoch = -1
 
     def find(self, book: nodes.Nodes, names: Sequence[str]) -> npt.NDArray[np.intp]:
         """Return one row per name, -1 where the name is unknown; shape ``(n_names,)``."""
-        asked = names if isinstance(names, list) else list(names)
+        asked = names if isinstance(names, tuple) else tuple(names)
         if self._epoch == book.rows_epoch and self._names == asked:
             return self._rows
-        self._names = list(asked)
+        self._names = asked
         found = map(book.rows.get, self._names, itertools.repeat(-1))
         self._rows = np.fromiter(found, dtype=np.intp, count=len(self._names))
         self._rows.flags.writeable = False

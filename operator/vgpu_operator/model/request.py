@@ -130,6 +130,7 @@ class PodRequest:
         card_policies: a chain, first word first; empty means the default.
         weights: None means the default.
         notes: the pod's annotations that some vendor's rules read, by key.
+        vendors: keywords of all vendors that some container asks of, in first-seen order.
     """
 
     pod: PodKey
@@ -139,15 +140,12 @@ class PodRequest:
     card_policies: tuple[policy.CardPolicy, ...] = ()
     weights: policy.ScoringWeights | None = None
     notes: Mapping[str, str] = field(default_factory=_no_notes, hash=False)
+    vendors: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
-    @property
-    def vendors(self) -> tuple[str, ...]:
-        """Keywords of all vendors that some container asks of, in first-seen order."""
-        seen: dict[str, None] = {}
-        for container in self.containers:
-            for device in container.devices:
-                seen.setdefault(device.vendor)
-        return tuple(seen)
+    def __post_init__(self) -> None:
+        # Kept: whoever judges one pod asks it of all pods that are on their way.
+        asked = (wish.vendor for container in self.containers for wish in container.devices)
+        object.__setattr__(self, "vendors", tuple(dict.fromkeys(asked)))
 
     @property
     def impossible(self) -> str:

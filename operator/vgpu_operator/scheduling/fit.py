@@ -1,5 +1,6 @@
 """Which nodes can take a pod, why the others cannot, and which is preferred."""
 
+import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,6 +56,8 @@ class Placement:
 
     Attributes:
         fitting: nodes that can take the pod, in the caller's order.
+        rows: their rows, as long as no node comes or goes; intp, shape
+            ``(len(fitting),)``; -1 where the ledger knows no such node.
         raw_scores: how full each of them is before the pod, higher is fuller,
             and what the pod's vendors add; float64, shape ``(len(fitting),)``.
         rejections: why each other node cannot; built when read.
@@ -62,17 +65,34 @@ class Placement:
         ranked: vendors added to the scores, so they have no bounds.
     """
 
-    fitting: list[str]
+    fitting: tuple[str, ...]
+    rows: npt.NDArray[np.intp]
     raw_scores: npt.NDArray[np.float64]
     rejections: Mapping[str, reason.NodeRejection]
     node_policy: policy.NodePolicy
     ranked: bool = False
 
-    def scores(self, max_score: int) -> list[int]:
-        """Return what kube-scheduler is told of each fitting node, higher is preferred."""
+    def scores(self, max_score: int, lines: Mapping[int, int] = score.NO_LINES) -> score.Scores:
+        """Return what kube-scheduler is told of each fitting node, higher is preferred.
+
+        Args:
+            max_score: the highest; the lowest is 0.
+            lines: by row, how many pods stand before this one at the node's lock.
+        """
         scale = score.to_ranks if self.ranked else score.to_extender_scores
         scaled = scale(self.raw_scores, self.node_policy, max_score)
-        return [int(one) for one in scaled.tolist()]
+        return score.behind_free(scaled, self.rows, lines, max_score)
+
+    def among(self, nodes: Sequence[str]) -> "Placement":
+        """Return the same for these nodes only."""
+        wanted = set(nodes)
+        kept = np.array([node in wanted for node in self.fitting], dtype=np.bool_)
+        return dataclasses.replace(
+            self,
+            fitting=tuple(itertools.compress(self.fitting, kept.tolist())),
+            rows=self.rows[kept],
+            raw_scores=self.raw_scores[kept],
+        )
 
 
 def place(
@@ -105,7 +125,8 @@ def place(
     if wish.impossible:
         never = reason.NodeRejection(detail=wish.impossible, resolvable=False)
         return Placement(
-            fitting=[],
+            fitting=(),
+            rows=np.zeros(0, dtype=np.intp),
             raw_scores=np.zeros(0),
             rejections=dict.fromkeys(nodes, never),
             node_policy=node_policy,
@@ -115,7 +136,8 @@ def place(
     known = rows >= 0
     if not rules.stages:
         return Placement(
-            fitting=list(nodes),
+            fitting=tuple(nodes),
+            rows=rows,
             raw_scores=_scores_of_all(view, rows, known),
             rejections={},
             node_policy=node_policy,
@@ -135,7 +157,8 @@ def place(
         raw_scores, ranked = raw_scores + added, bool(added.any())
     if fits.all():
         return Placement(
-            fitting=list(nodes),
+            fitting=tuple(nodes),
+            rows=rows,
             raw_scores=raw_scores,
             rejections={},
             node_policy=node_policy,
@@ -149,7 +172,8 @@ def place(
     refused_conditions[is_known] = conditions[refused_lanes[is_known]]
     refused_about[is_known] = about[refused_lanes[is_known]]
     return Placement(
-        fitting=list(itertools.compress(nodes, fits.tolist())),
+        fitting=tuple(itertools.compress(nodes, fits.tolist())),
+        rows=rows[fits],
         raw_scores=raw_scores,
         ranked=ranked,
         rejections=explain.Rejections(

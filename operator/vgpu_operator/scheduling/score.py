@@ -1,12 +1,21 @@
 """How nodes that fit are preferred."""
 
-from typing import Final
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from vgpu_operator.ledger import snapshot
 from vgpu_operator.model import policy
+
+BAND_PARTS: Final = 10
+"""One part in so many of the scores' range is for nodes that are busy."""
+
+Scores: TypeAlias = npt.NDArray[np.int64]
+
+NO_LINES: Final[Mapping[int, int]] = MappingProxyType({})
 
 _FULL: Final = 30.0
 """Raw score of a node whose slots, cores and memory are all given away."""
@@ -61,3 +70,36 @@ def to_extender_scores(
     if node_policy is policy.NodePolicy.SPREAD:
         share = 1.0 - share
     return np.rint(share * max_score).astype(np.int64)
+
+
+def behind_free(
+    scores: Scores,
+    rows: npt.NDArray[np.intp],
+    lines: Mapping[int, int],
+    max_score: int,
+) -> Scores:
+    """Return the scores of nodes with the busy ones behind those that are free.
+
+    All are as they were where every node is as busy. Otherwise the least busy
+    keep their order above ``band``, and each other one comes below all of
+    them, by one for each pod more in its line.
+
+    Args:
+        scores: 0 to ``max_score``.
+        rows: of the nodes, -1 where there is none; shape of ``scores``.
+        lines: by row, how many pods stand before a new one; 0 where missing.
+        max_score: the highest score that there is.
+    """
+    if not lines or not len(rows):
+        return scores
+    depth_of = np.zeros(max(rows.max(), *lines) + 2, dtype=np.int64)
+    depth_of[list(lines)] = list(lines.values())
+    depths = depth_of[rows]
+    least = depths.min()
+    is_free = depths == least
+    if is_free.all():
+        return scores
+    band = max(1, max_score // BAND_PARTS)
+    moved = band + scores * (max_score - band) // max_score
+    last_free = moved[is_free].min()
+    return np.where(is_free, moved, np.clip(last_free - (depths - least), 0, moved))

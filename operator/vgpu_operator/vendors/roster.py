@@ -49,6 +49,19 @@ class Roster(tuple[base.Vendor, ...]):
         """What containers ask for, by what they are made of; see ``remember``."""
         return {}
 
+    def locks_of(self, keywords: tuple[str, ...]) -> frozenset[str]:
+        """Return the locks that these vendors' plugins use today."""
+        known = self._locks_of.get(keywords)
+        if known is None:
+            served = (self.by_keyword.get(word) for word in keywords)
+            locks = (vendor.spec.lock_key for vendor in served if vendor is not None)
+            known = self._locks_of[keywords] = frozenset(filter(None, locks))
+        return known
+
+    @functools.cached_property
+    def _locks_of(self) -> dict[tuple[str, ...], frozenset[str]]:
+        return {}
+
     def remember(self, of: object, asked: request.ContainerRequest) -> None:
         """Keep what a container asks for, the last few thousand of them."""
         if len(self.requests) >= _REMEMBERED:

@@ -15,6 +15,11 @@ from vgpu_operator.model import errors
 
 Json = dict[str, Any]
 
+_NAMES = b'"NodeNames":'
+"""As Go writes it. Inside of a text its quotes would be escaped."""
+
+_EXPECTED = "the expected names"
+
 LONGEST_NAME = 253
 """Names of nodes, namespaces and pods are DNS subdomains."""
 
@@ -25,11 +30,27 @@ class FilterArgs:
 
     Exactly one of ``node_names`` and ``nodes`` is set: names for the
     scheduler's own question, whole Node objects for the autoscaler's dry run.
+    A name that was sent twice is there twice.
     """
 
     pod: Json
     node_names: tuple[str, ...] | None = None
     nodes: tuple[Json, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """Names of nodes, and how they are written as a JSON list.
+
+    kube-scheduler sends to ``/prioritize`` the list that ``/filter`` answered;
+    knowing it again costs a hundredth of reading thousands of names.
+    """
+
+    names: tuple[str, ...]
+    text: bytes
+
+
+NO_NAMES = Names(names=(), text=b"[]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,28 +78,37 @@ def _object(body: bytes, what: str) -> dict[str, Any]:
     return {name.lower(): content for name, content in value.items()}
 
 
-def decode_filter(body: bytes, *, what: str = "/filter") -> FilterArgs:
+def decode_filter(body: bytes, *, what: str = "/filter", expected: Names = NO_NAMES) -> FilterArgs:
     """Read the body of ``/filter`` or ``/prioritize``.
 
-    A name that comes twice is kept once: its answer would be the same.
+    >>> decode_filter(b'{"Pod":{"metadata":{"name":"p"}},"NodeNames":["b","a"]}').node_names
+    ('b', 'a')
 
-    >>> decode_filter(b'{"Pod":{"metadata":{"name":"p"}},"NodeNames":["a","a"]}').node_names
-    ('a',)
+    Args:
+        body: JSON.
+        what: the path, for the error.
+        expected: the names that are probably in there.
 
     Raises:
         DecodeError: no JSON object, no Pod, or neither Nodes nor NodeNames.
     """
-    fields = _object(body, what)
+    rest = _without(body, expected)
+    fields = _object(rest or body, what)
+    if rest is not None and fields.get("nodenames") != _EXPECTED:
+        # What was left out stood elsewhere.
+        rest, fields = None, _object(body, what)
     pod = fields.get("pod")
     if not isinstance(pod, dict):
         raise errors.DecodeError("Pod is missing or no object", key=what)
     if not isinstance(pod.get("metadata"), dict):
         raise errors.DecodeError("Pod.metadata is missing or no object", key=what)
+    if rest is not None:
+        return FilterArgs(pod=pod, node_names=expected.names)
     names = fields.get("nodenames")
     if names is not None:
         if not isinstance(names, list) or not set(map(type, names)) <= {str}:
             raise errors.DecodeError("NodeNames must be a list of texts", key=what)
-        return FilterArgs(pod=pod, node_names=tuple(dict.fromkeys(names)))
+        return FilterArgs(pod=pod, node_names=tuple(names))
     nodes = fields.get("nodes")
     items = nodes.get("items") if isinstance(nodes, dict) else None
     if isinstance(nodes, dict) and items is None and "items" in nodes:
@@ -88,6 +118,15 @@ def decode_filter(body: bytes, *, what: str = "/filter") -> FilterArgs:
             "neither NodeNames nor a list of named Nodes is given; send one of them", key=what
         )
     return FilterArgs(pod=pod, nodes=tuple(items))
+
+
+def _without(body: bytes, expected: Names) -> bytes | None:
+    """Return the body with one word for the expected names; None when they are not found."""
+    start = body.find(_NAMES) if expected.names else -1
+    if start < 0 or not body.startswith(expected.text, start + len(_NAMES)):
+        return None
+    end = start + len(_NAMES) + len(expected.text)
+    return b"".join((body[:start], _NAMES, orjson.dumps(_EXPECTED), body[end:]))
 
 
 def _is_node(item: object) -> bool:
@@ -120,7 +159,7 @@ def decode_bind(body: bytes) -> BindArgs:
 
 def encode_filter(
     *,
-    node_names: Sequence[str] | None = None,
+    node_names: Names | None = None,
     nodes: Sequence[Mapping[str, Any]] | None = None,
     failed: Mapping[str, str] | None = None,
     unresolvable: Mapping[str, str] | None = None,
@@ -128,7 +167,7 @@ def encode_filter(
 ) -> bytes:
     """Write an ``ExtenderFilterResult``."""
     answer: Json = {
-        "NodeNames": list(node_names) if node_names is not None else None,
+        "NodeNames": orjson.Fragment(node_names.text) if node_names is not None else None,
         "FailedNodes": dict(failed or {}),
         "FailedAndUnresolvableNodes": dict(unresolvable or {}),
         "Error": error,
@@ -138,15 +177,35 @@ def encode_filter(
     return orjson.dumps(answer)
 
 
-def encode_priorities(hosts: Sequence[str], scores: Sequence[int]) -> bytes:
+def names_of(nodes: Sequence[str]) -> Names:
+    """Return these names and their text."""
+    return Names(names=tuple(nodes), text=orjson.dumps(nodes))
+
+
+def encode_priorities(hosts: Names, scores: Sequence[int]) -> bytes:
     """Write a ``HostPriorityList``.
 
-    >>> encode_priorities(["a"], [7])
-    b'[{"Host":"a","Score":7}]'
+    >>> encode_priorities(names_of(["a", "b"]), [7, 0])
+    b'[{"Host":"a","Score":7},{"Host":"b","Score":0}]'
+
+    The texts of the names are put together with those of the scores: a third of
+    the time that thousands of objects take.
     """
-    return orjson.dumps(
-        [{"Host": host, "Score": score} for host, score in zip(hosts, scores, strict=True)]
-    )
+    texts = hosts.text[1:-1].split(b",")
+    if len(texts) != len(scores):
+        # None at all, or one with a comma in it, which is no name of a node.
+        return orjson.dumps(
+            [
+                {"Host": host, "Score": score}
+                for host, score in zip(hosts.names, scores, strict=True)
+            ]
+        )
+    after = {score: b',"Score":%d},{"Host":' % score for score in set(scores)}
+    parts = [b""] * (2 * len(scores))
+    parts[::2] = texts
+    parts[1::2] = map(after.__getitem__, scores)
+    parts[-1] = b',"Score":%d}]' % scores[-1]
+    return b'[{"Host":' + b"".join(parts)
 
 
 def encode_bind(error: str = "") -> bytes:

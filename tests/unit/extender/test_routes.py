@@ -1,73 +1,14 @@
 """The extender over real HTTP on loopback: always JSON, always a sentence."""
 
 import asyncio
-import contextlib
-import io
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
-import orjson
 import pytest
 
-from support.desk import NODE_PATH, REGISTER, Shell
+from support.desk import NODE_PATH, REGISTER
+from support.extender_calls import bind_body, extender, pod, until
 from support.operator_books import ONE_CARD, used_mib
-from vgpu_operator.extender import routes, server
-from vgpu_operator.kube import listen
-
-
-@dataclass(slots=True)
-class Client:
-    """A kube-scheduler that is played by hand."""
-
-    shell: Shell
-    session: aiohttp.ClientSession
-    url: str
-
-    async def ask(
-        self, path: str, body: Any = None, *, verb: str = "POST", status: int = 200
-    ) -> Any:
-        """Send a body (bytes as they are) and return the JSON of the answer."""
-        data = io.BytesIO(body if isinstance(body, bytes) else orjson.dumps(body))
-        async with self.session.request(verb, self.url + path, data=data) as answer:
-            content = await answer.read()
-            assert answer.status == status, content
-            assert answer.content_type == "application/json"
-            return orjson.loads(content)
-
-
-@contextlib.asynccontextmanager
-async def extender(
-    *, body_limit: int = server.BODY_LIMIT_BYTES, **values: object
-) -> AsyncIterator[Client]:
-    shell = Shell(**values)
-    app = routes.application(shell.desk(), body_limit=body_limit)
-    listener = await listen.listen(
-        app, listen.Address(host="127.0.0.1", port=0), what="the extender", shutdown_s=0.1
-    )
-    try:
-        async with aiohttp.ClientSession() as session:
-            yield Client(shell, session, f"http://{listener.address}")
-    finally:
-        await listener.close()
-
-
-def pod(name: str = "p1", *, mem: int = 1000) -> dict[str, Any]:
-    limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": str(mem)}
-    return {
-        "metadata": {"name": name, "namespace": "team-a", "uid": f"uid-of-{name}"},
-        "spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]},
-    }
-
-
-def bind_body(name: str = "p1", node: str = "node-a") -> dict[str, str]:
-    return {
-        "PodNamespace": "team-a",
-        "PodName": name,
-        "PodUID": f"uid-of-{name}",
-        "Node": node,
-    }
+from vgpu_operator.extender import routes
 
 
 async def test_a_filter_names_the_nodes_that_fit_and_why_the_others_do_not() -> None:
@@ -98,12 +39,12 @@ async def test_a_full_node_is_one_that_an_eviction_might_open() -> None:
     assert answer["NodeNames"] == []
 
 
-async def test_a_name_that_comes_twice_is_answered_once() -> None:
+async def test_a_name_that_comes_twice_is_answered_twice() -> None:
     async with extender() as client:
         client.shell.put_node()
         answer = await client.ask("/filter", {"Pod": pod(), "NodeNames": ["node-a", "node-a"]})
 
-    assert answer["NodeNames"] == ["node-a"]
+    assert answer["NodeNames"] == ["node-a", "node-a"]
 
 
 @pytest.mark.parametrize(
@@ -242,11 +183,11 @@ async def test_a_caller_that_hangs_up_leaves_the_queue() -> None:
             shell.put_pod(name)
         await client.ask("/bind", bind_body("p1"))
         call = asyncio.create_task(client.ask("/bind", bind_body("p2")))
-        await _until(lambda: len(shell.books.turns) == 1)
+        await until(lambda: len(shell.books.turns) == 1)
 
         call.cancel()
-        await _until(lambda: len(shell.books.turns) == 0)
-        await _until(lambda: ("bind", "caller hung up") in shell.observed)
+        await until(lambda: len(shell.books.turns) == 0)
+        await until(lambda: ("bind", "caller hung up") in shell.observed)
 
     assert used_mib(shell.books) == {"GPU-a0": 1000}
 
@@ -264,7 +205,7 @@ async def test_a_refused_pod_is_told_by_one_event() -> None:
         for _ in range(3):
             await client.ask("/filter", {"Pod": pod(), "NodeNames": ["node-x"]})
         sink = client.shell.sink
-        await _until(lambda: len(sink) > 0)
+        await until(lambda: len(sink) > 0)
         await asyncio.sleep(0)
 
     assert len(sink) == 1
@@ -282,7 +223,7 @@ async def test_a_retried_pod_waits_a_moment_for_the_watch_before_it_is_refused_a
         assert (await client.ask("/filter", body))["NodeNames"] == []
 
         retry = asyncio.create_task(client.ask("/filter", body))
-        await _until(lambda: len(shell.observed) == 2)
+        await until(lambda: len(shell.observed) == 2)
         for _ in range(20):
             await asyncio.sleep(0)
         raw = shell.kube.objects[holder]
@@ -320,10 +261,3 @@ async def test_a_lock_that_cannot_be_taken_is_a_200_with_the_error_in_it() -> No
         answer = await client.ask("/bind", bind_body())
 
     assert answer == {"Error": "the lock of node-a cannot be taken: 403 forbidden"}
-
-
-async def _until(holds: Any) -> None:
-    """Return once it holds; fail after two seconds."""
-    async with asyncio.timeout(2):
-        while not holds():  # noqa: ASYNC110  # what is waited for sets no event
-            await asyncio.sleep(0)

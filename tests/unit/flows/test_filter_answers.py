@@ -127,7 +127,7 @@ def test_claims_guide_filters_only_and_never_a_bind() -> None:
     assert used_mib(held) == {"GPU-a0": 0}
     assert flow_filter.fit.place(
         view, ["node-a"], pending("p2", WHOLE).request, held.defaults
-    ).fitting == ["node-a"]
+    ).fitting == ("node-a",)
 
 
 def test_no_claims_when_their_lifetime_is_zero() -> None:

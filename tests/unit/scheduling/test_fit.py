@@ -250,7 +250,7 @@ def test_unknown_names_are_refused_in_an_empty_ledger_too() -> None:
     for books in (books_of(ONE), clusters.build_ledger(clusters.Cluster(nodes={}))):
         found = fit.place(books.snapshot(), ["node-x", "node-y"], SMALL, ALL)
 
-        assert found.fitting == []
+        assert found.fitting == ()
         assert {name: one.text for name, one in found.rejections.items()} == dict.fromkeys(
             ("node-x", "node-y"), "node unregistered: the node is not known to the operator"
         )
@@ -273,7 +273,7 @@ def test_every_vendor_has_to_fit() -> None:
 
     found = fit.place(clusters.build_ledger(cluster).snapshot(), ["node-b", "node-a"], wish, ALL)
 
-    assert found.fitting == ["node-a"]
+    assert found.fitting == ("node-a",)
     assert found.rejections["node-b"].text == "node unregistered: no MLU cards are registered"
 
 
@@ -292,8 +292,8 @@ def test_a_pod_that_asks_nothing_fits_everywhere() -> None:
 
     found = fit.place(books_of(ONE).snapshot(), ["node-x", "node-a"], wish, ALL)
 
-    assert found.fitting == ["node-x", "node-a"]
-    assert found.scores(100) == [0, 0]
+    assert found.fitting == ("node-x", "node-a")
+    assert found.scores(100).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ def test_few_names_of_many_nodes_are_judged_alike() -> None:
 
     found = fit.place(view, ["node-x", "node-8", "node-2", "node-7"], wish, ALL)
 
-    assert found.fitting == ["node-7"]
+    assert found.fitting == ("node-7",)
     assert explain.texts(found.rejections) == {
         "node-x": "node unregistered: the node is not known to the operator",
         "node-8": "1/1 CardUuidMismatch",

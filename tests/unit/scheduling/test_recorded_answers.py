@@ -88,8 +88,8 @@ def _difference(case: Mapping[str, Any], answer: recorded_filter.Answer) -> str:
     if answer.node is None:
         texts = {name: why.text for name, why in found.rejections.items()}
         return "" if texts == answer.failed else "other reasons"
-    best = max(found.scores(1_000_000))
-    if found.scores(1_000_000)[found.fitting.index(answer.node)] != best:
+    best = max(found.scores(1_000_000).tolist())
+    if found.scores(1_000_000).tolist()[found.fitting.index(answer.node)] != best:
         return "another node"
     chosen = choose.choose(view, answer.node, wish, defaults)
     if isinstance(chosen, reason.NodeRejection):

@@ -26,7 +26,7 @@ def test_the_raw_score_adds_the_used_parts_of_slots_cores_and_memory() -> None:
     found = fit.place(clusters.build_ledger(cluster).snapshot(), ["node-a"], wish, fit.Defaults())
 
     assert found.raw_scores.tolist() == [10 * (0.1 + 0.25 + 0.25)]
-    assert found.scores(100) == [20]
+    assert found.scores(100).tolist() == [20]
 
 
 def test_spread_does_not_keep_preferring_the_big_node() -> None:

@@ -379,7 +379,7 @@ def test_only_nodes_that_need_it_are_looked_at_one_by_one() -> None:
     defaults = fit.Defaults(vendors={TOY: vendor})
 
     found = fit.place(books.snapshot(), ["node-a", "node-b"], toy_wish(1), defaults)
-    assert (found.fitting, vendor.asked) == (["node-a", "node-b"], 1)
+    assert (found.fitting, vendor.asked) == (("node-a", "node-b"), 1)
 
     books.set_devices("node-a", TOY, (toy_card(0),))
     fit.place(books.snapshot(), ["node-a", "node-b"], toy_wish(1), defaults)
@@ -397,7 +397,7 @@ def test_a_node_that_nobody_asks_about_is_not_looked_at() -> None:
         fit.Defaults(vendors={TOY: vendor}),
     )
 
-    assert (found.fitting, vendor.asked) == (["node-c", "node-a"], 2)
+    assert (found.fitting, vendor.asked) == (("node-c", "node-a"), 2)
 
 
 class Scorer(toy_vendors.ByHand):
@@ -429,7 +429,7 @@ def scored(
         dataclasses.replace(toy_wish(10), node_policy=node_policy),
         fit.Defaults(vendors={TOY: vendor}),
     )
-    return found.raw_scores.tolist(), found.scores(100)
+    return found.raw_scores.tolist(), found.scores(100).tolist()
 
 
 def test_a_vendors_score_is_added_to_the_nodes() -> None:

@@ -25,10 +25,50 @@ def test_field_names_are_read_without_regard_to_case_as_go_does() -> None:
     assert args.node_names == ("node-a",)
 
 
-def test_a_name_that_comes_twice_is_kept_once_in_its_first_place() -> None:
+def test_names_keep_their_order_and_one_that_comes_twice_is_there_twice() -> None:
     args = extender.decode_filter(body(Pod=POD, NodeNames=["b", "a", "b"]))
 
-    assert args.node_names == ("b", "a")
+    assert args.node_names == ("b", "a", "b")
+
+
+def test_names_that_are_expected_are_known_again_without_being_read() -> None:
+    names = extender.names_of(["node-b", "node-a"])
+
+    args = extender.decode_filter(
+        body(Pod=POD, Nodes=None, NodeNames=["node-b", "node-a"]), expected=names
+    )
+
+    assert args.pod == POD
+    assert args.node_names is names.names
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [["node-a", "node-b"], ["node-b"], ["node-b", "node-a", "node-c"], []],
+)
+def test_other_names_than_expected_are_read(sent: list[str]) -> None:
+    names = extender.names_of(["node-b", "node-a"])
+
+    args = extender.decode_filter(body(Pod=POD, NodeNames=sent), expected=names)
+
+    assert args.node_names == tuple(sent)
+
+
+def test_the_expected_names_inside_of_the_pod_are_not_taken_for_the_question() -> None:
+    names = extender.names_of(["node-a"])
+    pod = {**POD, "spec": {"NodeNames": ["node-a"], "x": '"NodeNames":["node-a"]'}}
+
+    args = extender.decode_filter(body(Pod=pod, NodeNames=["node-b"]), expected=names)
+
+    assert (args.pod, args.node_names) == (pod, ("node-b",))
+
+
+@pytest.mark.parametrize("fields", [{}, {"NodeNames": None}])
+def test_the_expected_names_inside_of_the_pod_are_no_question(fields: dict[str, None]) -> None:
+    pod = {**POD, "spec": {"NodeNames": ["node-a"]}}
+
+    with pytest.raises(errors.DecodeError, match="neither NodeNames nor"):
+        extender.decode_filter(body(Pod=pod, **fields), expected=extender.names_of(["node-a"]))
 
 
 def test_an_empty_list_of_names_is_a_question_about_no_node() -> None:
@@ -100,7 +140,7 @@ def test_every_field_of_a_bind_must_be_a_name(field: str, value: object) -> None
 
 def test_a_filter_answer_has_gos_field_names() -> None:
     answer = extender.encode_filter(
-        node_names=["node-a"],
+        node_names=extender.names_of(["node-a"]),
         failed={"node-b": "1/1 CardInsufficientMemory"},
         unresolvable={"node-c": "node unregistered"},
     )
@@ -120,10 +160,19 @@ def test_a_dry_run_is_answered_with_nodes_and_no_names() -> None:
     assert answer["NodeNames"] is None
 
 
-def test_scores_and_bind_results_are_written() -> None:
-    assert orjson.loads(extender.encode_priorities(["a", "b"], [0, 100])) == [
-        {"Host": "a", "Score": 0},
-        {"Host": "b", "Score": 100},
+@pytest.mark.parametrize(
+    "hosts", [[], ["a"], ["a", "b"], ["a,b"], ['a","b', "c"], ["ä", '"', "\\"]], ids=repr
+)
+def test_every_host_is_written_with_its_score(hosts: list[str]) -> None:
+    scores = [0, 100, 7][: len(hosts)]
+
+    answer = extender.encode_priorities(extender.names_of(hosts), scores)
+
+    assert orjson.loads(answer) == [
+        {"Host": host, "Score": score} for host, score in zip(hosts, scores, strict=True)
     ]
+
+
+def test_bind_results_are_written() -> None:
     assert orjson.loads(extender.encode_bind()) == {"Error": ""}
     assert orjson.loads(extender.encode_bind("no")) == {"Error": "no"}
