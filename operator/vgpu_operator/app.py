@@ -5,7 +5,7 @@ import contextlib
 import gc
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from vgpu_operator.kube import (
     pod_watch,
 )
 from vgpu_operator.kube import waiting as kube_waiting
-from vgpu_operator.metrics import collector, instruments
+from vgpu_operator.metrics import cards_page, collector, instruments
 from vgpu_operator.metrics import server as metrics_server
 from vgpu_operator.model import settings as model_settings
 from vgpu_operator.vendors import registry as vendor_registry
@@ -44,7 +44,18 @@ RETRY_PAUSE_S = 1.0
 SYNC_WAIT_S = 8.0
 """How long a filter waits for the first sync before it says that we are not ready."""
 
-CLOSE_LIMIT_S = 4.0
+TASKS_LIMIT_S = 1.0
+"""How long watches and tickers may take to end once what was being written is written."""
+
+SERVERS_LIMIT_S = 1.5
+"""How long the listeners then may take, all together.
+
+With the 2 s that binds and other writes have (``binder.SPARE_S``) a stop takes less
+than 5 s, whatever the API server or a client does.
+"""
+
+GC_THRESHOLDS = (20_000, 20, 50)
+"""One page of a list is thousands of objects that die together without a collector."""
 
 LABEL_MERGE_MINOR = 35
 """From Kubernetes 1.35 the API server merges a Binding's labels into the pod."""
@@ -150,18 +161,32 @@ class Operator:
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self._servers())
             self._spawn(self.sink.run())
-            await self._until_reachable()
-            if self._stop.is_set():
-                return
-            self._spawn(self.leader.run())
-            await self.leader.refresh()
-            await self._begin_term()
-            self._spawn(self._watch())
-            self._spawn(self.pod_watch.run(self.intake.pods_version))
-            if on_ready is not None and not self._stop.is_set():
+            if await self._unless_stopped(self._start()) and on_ready is not None:
                 on_ready()
             await self._stop.wait()
             await self._close()
+
+    async def _start(self) -> None:
+        """Learn what there is, then follow it."""
+        await self._until_reachable()
+        self._spawn(self.leader.run())
+        await self.leader.refresh()
+        await self._begin_term()
+        self._spawn(self._watch())
+        self._spawn(self.pod_watch.run(self.intake.pods_version))
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Do this to its end, or until told to stop; return whether it came to its end."""
+        doing = asyncio.create_task(work)
+        stopping = asyncio.create_task(self._stop.wait())
+        await asyncio.wait((doing, stopping), return_when=asyncio.FIRST_COMPLETED)
+        for task in (doing, stopping):
+            if not task.done():
+                task.cancel()
+                await asyncio.wait((task,))
+        if not doing.cancelled():
+            doing.result()
+        return not self._stop.is_set()
 
     def stop(self) -> None:
         """Ask the operator to stop."""
@@ -203,10 +228,13 @@ class Operator:
         options = self.options
         async with contextlib.AsyncExitStack() as stack:
             app = metrics_server.application(
-                self.instruments.registry, not_ready_because=self.not_ready_because
+                self.instruments.registry,
+                cards=lambda: cards_page.pieces(self.books),
+                not_ready_because=self.not_ready_because,
             )
             metrics = await metrics_server.start(app, options.metrics_bind)
-            stack.push_async_callback(metrics.close)
+            closing = [metrics.close]
+            stack.push_async_callback(_all_within, closing, SERVERS_LIMIT_S)
             desk = extender_routes.Desk(
                 books=self.books,
                 clock=self.clock,
@@ -217,11 +245,11 @@ class Operator:
                 reject=self.instruments.count_rejections,
             )
             extender = await extender_server.start(desk, options.extender_bind)
-            stack.push_async_callback(extender.close)
+            closing.append(extender.close)
             self.ports = {"metrics": metrics.address.port, "extender": extender.address.port}
             if options.webhook_bind is not None:
                 webhook = await self._start_webhook(options.webhook_bind)
-                stack.push_async_callback(webhook.stop)
+                closing.append(webhook.stop)
                 self.ports["webhook"] = webhook.port
             log.info("listening", **self.ports)
             yield
@@ -337,7 +365,7 @@ class Operator:
         for task in running:
             task.cancel()
         if running:
-            await asyncio.wait(running, timeout=CLOSE_LIMIT_S)
+            await asyncio.wait(running, timeout=TASKS_LIMIT_S)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -353,6 +381,16 @@ class Operator:
         self._stop.set()
 
 
+async def _all_within(
+    closing: Sequence[Callable[[], Coroutine[Any, Any, None]]], limit_s: float
+) -> None:
+    """End all these at once; leave what takes too long to the end of the process."""
+    tasks = [asyncio.create_task(close()) for close in closing]
+    _, late = await asyncio.wait(tasks, timeout=limit_s)
+    for task in late:
+        task.cancel()
+
+
 @contextlib.contextmanager
 def _lasting() -> Iterator[None]:
     """Keep the garbage collector away from all that is made in here, now and later.
@@ -366,6 +404,7 @@ def _lasting() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+        gc.set_threshold(*GC_THRESHOLDS)
 
 
 def _log_lost_event(event: effects.PostEvent, fault: errors.ApiError) -> None:

@@ -107,7 +107,6 @@ def score_nodes(books: Books, pod: records.PodRecord, nodes: Sequence[str]) -> l
     wish = pod.request
     if not wish.wants_devices:
         return [0] * len(nodes)
-    known = books.scored
     placement = _known_placement(books, wish.pod) or place(books, wish, nodes)
     if placement.fitting is nodes or placement.fitting == tuple(nodes):
         return list(_scores(books, wish, placement).tolist())

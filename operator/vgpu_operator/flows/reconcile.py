@@ -72,13 +72,15 @@ def standing_complaints(books: Books) -> Iterator[tuple[effects.Effect, ...]]:
 
 
 def tick(books: Books, now: datetime.datetime) -> effects.Reaction:
-    """Do what time alone causes: handshakes, stuck pods and locks, claims that ended."""
+    """Do what time alone causes: stuck pods and locks, claims that ended.
+
+    The handshakes of thousands of nodes are stepped apart, see ``register``.
+    """
     books.ledger.expire_claims(now)
     quotas.tidy(books)
-    reaction = register.step_handshakes(books, tuple(books.nodes), now)
     if not books.leader:
-        return reaction
-    return reaction + _leaders_second(books, now, again=True)
+        return effects.NOTHING
+    return _leaders_second(books, now, again=True)
 
 
 def quick_tick(books: Books, now: datetime.datetime) -> effects.Reaction:
@@ -93,7 +95,9 @@ def _leaders_second(books: Books, now: datetime.datetime, *, again: bool) -> eff
     locked = books.locks.nodes()
     wanted: list[effects.Effect] = list(locks.forgotten(books, nodes=locked, now=now))
     wanted += lock_needs.put_back(books, nodes=tuple(books.awaited), now=now)
+    closed = {node for node, _ in books.stuck_locks}
     wanted += _stuck_locks(books, now, again=again)
+    books.opened |= closed - {node for node, _ in books.stuck_locks}
     wanted += _slow_pods(books, now)
     # Every waiter, lock or not: his own write may have been lost without any event.
     return effects.Reaction(effects=tuple(wanted), nodes=books.turns.nodes())

@@ -16,6 +16,9 @@ QUICK_S = 1.0
 LAG_PROBE_S = 0.1
 FIRST_AUDIT_S = 5.0
 
+AUDITS_PART = 0.05
+"""Listing every pod of a large cluster takes long, on both sides."""
+
 
 class Ticker:
     """Runs the handshake tick, the quick tick, the audit and the lag probe."""
@@ -42,7 +45,9 @@ class Ticker:
                 self._first_audit(),
                 self._every(configured.handshake.interval_s, self._tick),
                 self._every(QUICK_S, self._quick_tick),
-                self._every(configured.ledger.audit_interval_s, self._work.audit),
+                self._every(
+                    configured.ledger.audit_interval_s, self._work.audit, part_of_time=AUDITS_PART
+                ),
                 self._probe_lag(),
             )
         ]
@@ -65,20 +70,31 @@ class Ticker:
         self._work.quick_tick()
 
     async def _first_audit(self) -> None:
-        """Audit once the watch runs: deletions between list and watch show only here."""
+        """Audit Nodes once their watch runs: it begins with a list of its own, later than ours."""
         await asyncio.sleep(FIRST_AUDIT_S)
-        await self._work.audit()
+        await self._work.audit_nodes()
 
     async def _every(
-        self, interval_s: float, work: Callable[[], Coroutine[Any, Any, None]]
+        self,
+        interval_s: float,
+        work: Callable[[], Coroutine[Any, Any, None]],
+        *,
+        part_of_time: float = 1.0,
     ) -> None:
-        """Do it every ``interval_s``; one failure is logged and stops nothing."""
+        """Do it every ``interval_s``; one failure is logged and stops nothing.
+
+        Work that would take more than ``part_of_time`` of the time is done less often.
+        """
+        clock = asyncio.get_running_loop().time
+        pause_s = interval_s
         while True:
-            await asyncio.sleep(interval_s)
+            await asyncio.sleep(pause_s)
+            begun = clock()
             try:
                 await work()
             except Exception:
                 log.exception("tick failed")
+            pause_s = max(interval_s, (clock() - begun) / part_of_time)
 
     async def _probe_lag(self) -> None:
         """Measure how late the event loop is."""

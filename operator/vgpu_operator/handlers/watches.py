@@ -21,7 +21,7 @@ from vgpu_operator.kube import deliver
 LOGIN_LIFETIME = datetime.timedelta(minutes=10)
 """Service account tokens change on the disk; Kopf asks again after so long."""
 
-LIST_CHUNK = 1000
+LIST_CHUNK = 100
 """Objects in one page of Kopf's first list: all at once is a spike on both sides."""
 
 STOP_LIMIT_S = 3.0

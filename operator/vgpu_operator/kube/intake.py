@@ -29,8 +29,11 @@ log = structlog.get_logger(__name__)
 
 EFFECTS_AT_ONCE = 32
 
-PAGE = 250
-"""Objects in one page of a list: a page is read in one step, and each may have 10 KiB."""
+FIRST_PAGE = 500
+"""Objects in one page of the first lists, while nobody is served yet."""
+
+PAGE = 100
+"""Objects in one page of a later list: a page is read in one step, and each may have 10 KiB."""
 
 PATIENCE_S = 1.0
 PATIENCE_PER_S = 0.1
@@ -64,6 +67,7 @@ class Intake:
         self._patience_s = PATIENCE_S
         self._patience_at = 0.0
         self._clearing: set[str] = set()
+        self._handshaking: asyncio.Task[None] | None = None
         self._nodes_relisted = False
         self.pods_version = ""
         """Version of the last complete list of Pods: where a watch may begin."""
@@ -177,8 +181,18 @@ class Intake:
         return True
 
     def tick(self) -> None:
-        """Do what time alone causes, every handshake interval."""
-        self.react(reconcile.tick(self._books, self._clock.now()))
+        """Do what time alone causes, every handshake interval; the handshakes in steps."""
+        now = self._clock.now()
+        self.react(reconcile.tick(self._books, now))
+        if self._handshaking is None or self._handshaking.done():
+            self._handshaking = self._spawn(self._step_handshakes())
+
+    async def _step_handshakes(self) -> None:
+        async for node in steps.through(tuple(self._books.nodes)):
+            now = self._clock.now()
+            reaction = register.step_handshakes(self._books, (node,), now)
+            if reaction != effects.NOTHING:
+                self.react(reaction)
 
     def quick_tick(self) -> None:
         """Do what must not wait so long, every second."""
@@ -220,23 +234,33 @@ class Intake:
         await self._take_in_pods()
         return self.pods_version
 
+    async def audit_nodes(self) -> None:
+        """Forget the Nodes that are gone, if their watch has begun anew since we last looked.
+
+        A deletion in between is not delivered.
+        """
+        relisted, self._nodes_relisted = self._nodes_relisted, False
+        if not relisted:
+            return
+        try:
+            names, version = await self._list_node_names()
+        except errors.ApiError as fault:
+            self._nodes_relisted = True
+            log.warning("audit failed", error=str(fault))
+            return
+        self.react(reconcile.nodes_listed(self._books, names=names, version=version))
+
     async def audit(self) -> None:
         """Compare with a fresh list of Pods, and of ResourceQuotas; take over what differs.
 
-        What the ledger knows from later than the list stays. Nodes are listed
-        only after their watch has begun anew: a deletion in between is not
-        delivered. Only what the watch should have shown counts as a difference:
-        a list is often ahead of it.
+        What the ledger knows from later than the list stays. Only what the watch
+        should have shown counts as a difference: a list is often ahead of it.
         """
-        relisted, self._nodes_relisted = self._nodes_relisted, False
+        await self.audit_nodes()
         try:
-            if relisted:
-                names, nodes_version = await self._list_node_names()
-                self.react(reconcile.nodes_listed(self._books, names=names, version=nodes_version))
             await self._take_in_quotas()
             _, differences = await self._take_in_pods()
         except errors.ApiError as fault:
-            self._nodes_relisted |= relisted
             log.warning("audit failed", error=str(fault))
             return
         self._on_audit(differences)
@@ -307,7 +331,8 @@ class Intake:
     async def _each(self, path: str, take_in: Callable[[kube_client.Json], None]) -> str:
         """Take in each object of a complete list, in steps; return the list's version."""
         version = ""
-        async for page in self._client.pages(path, page=PAGE):
+        size = PAGE if self._books.synced else FIRST_PAGE
+        async for page in self._client.pages(path, page=size):
             version = version or page["metadata"]["resourceVersion"]
             async for raw in steps.through(page.get("items") or ()):
                 take_in(raw)
@@ -348,10 +373,11 @@ class Intake:
         async with self._slots:
             await self._performer.run_all(wanted)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
 
 def _by_object(wanted: Iterable[effects.Effect]) -> Iterable[Sequence[effects.Effect]]:

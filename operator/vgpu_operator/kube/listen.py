@@ -3,11 +3,16 @@
 import ipaddress
 import logging
 import ssl
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from aiohttp import http_exceptions, web
 
+from vgpu_operator.kube import door
 from vgpu_operator.model import errors
+
+HEAD_LIMIT_S = 10.0
+"""How long the head of a client's first request may take, where nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +60,12 @@ class Listener:
     """A server that listens."""
 
     runner: web.AppRunner
+    door: door.Door
     address: Address
 
     async def close(self) -> None:
         """Stop listening; requests under way get a moment to end."""
+        await self.door.close()
         await self.runner.cleanup()
 
 
@@ -70,6 +77,7 @@ async def listen(
     tls: ssl.SSLContext | None = None,
     shutdown_s: float = 3.0,
     cancel_on_hang_up: bool = True,
+    limits: door.Limits | None = None,
 ) -> Listener:
     """Start a server.
 
@@ -81,28 +89,42 @@ async def listen(
         shutdown_s: how long requests under way get when it closes.
         cancel_on_hang_up: cancel a handler whose client hangs up, so that nobody
             works or waits for an answer that nobody reads.
+        limits: of connections; by default as many as come, each of which says what
+            it wants within ``HEAD_LIMIT_S``.
 
     Raises:
         SettingsError: the port is taken or may not be used; one sentence.
     """
+    app.middlewares.insert(0, _tell_the_door)
     runner = web.AppRunner(
         app,
         access_log=None,
         handler_cancellation=cancel_on_hang_up,
         shutdown_timeout=shutdown_s,
     )
-    await runner.setup()
-    site = web.TCPSite(runner, address.host, address.port, ssl_context=tls)
     try:
-        await site.start()
+        sockets = await door.bind(address.host, address.port)
     except OSError as fault:
-        await runner.cleanup()
         raise errors.SettingsError(
             f"{what} cannot listen on {address}: {fault.strerror or fault};"
             " choose another address or stop what uses it"
         ) from fault
-    host, port = runner.addresses[0][:2]
-    return Listener(runner=runner, address=Address(host=host, port=port))
+    await runner.setup()
+    assert runner.server is not None  # noqa: S101  # setup has made it
+    entrance = door.Door(
+        runner.server, limits or door.Limits(head_s=HEAD_LIMIT_S), what=what, tls=tls
+    )
+    host, port = sockets[0].getsockname()[:2]
+    entrance.serve(sockets)
+    return Listener(runner=runner, door=entrance, address=Address(host=host, port=port))
+
+
+@web.middleware
+async def _tell_the_door(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    with door.request_under_way(request):
+        return await handler(request)
 
 
 def is_worth_a_line(entry: logging.LogRecord) -> bool:

@@ -23,6 +23,9 @@ FindTenants: TypeAlias = Callable[[str, str], tenants.Cards]
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
+_FEW: Final = 64
+"""Names that are looked up one by one."""
+
 _RESOURCES: Final = ("slots", "memory_mib", "cores")
 
 
@@ -75,28 +78,42 @@ class SumsView:
 
 
 class RowFinder:
-    """Turns node names into rows; remembers the last list that was asked for.
+    """Turns thousands of node names into rows.
 
-    kube-scheduler asks for the same few thousand names again and again:
-    comparing two lists costs a third of looking every name up.
+    By the names' hashes, in two arrays: a dictionary touches four places of
+    memory for each name, which costs three times as much when a question comes
+    out of the blue. Python's hashes of texts have 64 bits and a secret key, so
+    that two names have the same once in 10^11 clusters of 20,000 nodes; such a
+    cluster is served by the dictionary. A name of no node that has a node's hash
+    is not expected before the sun goes out.
     """
 
     def __init__(self) -> None:
-        self._names: tuple[str, ...] = ()
-        self._rows: npt.NDArray[np.intp] = np.zeros(0, dtype=np.intp)
         self._epoch = -1
+        self._is_ambiguous = False
+        self._hashes: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._rows: npt.NDArray[np.intp] = np.zeros(0, dtype=np.intp)
 
     def find(self, book: nodes.Nodes, names: Sequence[str]) -> npt.NDArray[np.intp]:
         """Return one row per name, -1 where the name is unknown; shape ``(n_names,)``."""
-        asked = names if isinstance(names, tuple) else tuple(names)
-        if self._epoch == book.rows_epoch and self._names == asked:
-            return self._rows
-        self._names = asked
-        found = map(book.rows.get, self._names, itertools.repeat(-1))
-        self._rows = np.fromiter(found, dtype=np.intp, count=len(self._names))
-        self._rows.flags.writeable = False
+        if self._epoch != book.rows_epoch and len(names) >= _FEW:
+            self._learn(book)
+        if len(names) < _FEW or self._is_ambiguous:
+            found = map(book.rows.get, names, itertools.repeat(-1))
+            return np.fromiter(found, dtype=np.intp, count=len(names))
+        asked = np.fromiter(map(hash, names), dtype=np.int64, count=len(names))
+        places = np.searchsorted(self._hashes[:-1], asked)
+        return np.where(self._hashes[places] == asked, self._rows[places], -1)
+
+    def _learn(self, book: nodes.Nodes) -> None:
+        hashes = np.fromiter(map(hash, book.rows), dtype=np.int64, count=len(book.rows))
+        rows = np.fromiter(book.rows.values(), dtype=np.intp, count=len(book.rows))
+        order = np.argsort(hashes)
+        self._is_ambiguous = len(np.unique(hashes)) < len(hashes)
+        # A last one that is no node's, for names that are behind all of them.
+        self._hashes = np.append(hashes[order], 0)
+        self._rows = np.append(rows[order], -1)
         self._epoch = book.rows_epoch
-        return self._rows
 
 
 class Snapshot:

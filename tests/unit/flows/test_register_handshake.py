@@ -1,6 +1,7 @@
 """The handshake on node events and ticks: who stamps what, when, and when cards leave."""
 
 import dataclasses
+import datetime
 
 import pytest
 
@@ -23,6 +24,11 @@ from support.operator_books import (
 )
 from vgpu_operator.flows import books, effects, reconcile, register
 from vgpu_operator.flows import filter as flow_filter
+
+
+def tick(held: books.Books, now: datetime.datetime) -> effects.Reaction:
+    """Do what every handshake interval does."""
+    return reconcile.tick(held, now) + register.step_handshakes(held, tuple(held.nodes), now)
 
 
 def stamp(version: str) -> effects.PatchNode:
@@ -68,7 +74,7 @@ def test_case_28_whatever_contains_requesting_is_left_alone_while_something_is_a
     held = open_books()
 
     reaction = register.node_seen(held, node(handshake=text), NOW)
-    reaction += reconcile.tick(held, later(3600))
+    reaction += tick(held, later(3600))
 
     assert writes(reaction) == []
     assert has_cards(held)
@@ -80,7 +86,7 @@ def test_a_report_is_stamped_at_the_tick_when_no_event_came() -> None:
     put_node(held, handshake="Reported_2026-01-15 09:59:59")
     held.leader = True
 
-    assert writes(reconcile.tick(held, NOW)) == [stamp("10")]
+    assert writes(tick(held, NOW)) == [stamp("10")]
 
 
 def test_a_follower_writes_nothing() -> None:
@@ -91,7 +97,7 @@ def test_a_follower_writes_nothing() -> None:
     reaction += register.node_seen(
         held, node(version="11", handshake=OLD_STAMP, allocatable=0), NOW
     )
-    reaction += reconcile.tick(held, later(15))
+    reaction += tick(held, later(15))
 
     assert writes(reaction) == []
 
@@ -108,8 +114,8 @@ def test_a_followers_ledger_drops_expired_cards_all_the_same() -> None:
 def test_case_30_a_vendor_that_never_registered_gets_no_stamp_and_no_word() -> None:
     held = open_books()
     reaction = register.node_seen(held, node(register=None, handshake=None, allocatable=None), NOW)
-    for tick in range(10):
-        reaction += reconcile.tick(held, later(15 * tick))
+    for turn in range(10):
+        reaction += tick(held, later(15 * turn))
 
     assert reaction.effects == ()
 
@@ -129,7 +135,7 @@ def test_nothing_is_written_to_a_locked_node_and_the_stamp_follows_when_it_is_fr
     held.ledger.observe(bound(pending("p1")))
 
     locked = register.node_seen(held, node(handshake=None, lock=lock_of("p1")), NOW)
-    locked += reconcile.tick(held, later(15))
+    locked += tick(held, later(15))
     free = register.node_seen(held, node(handshake=None, version="11"), later(16))
 
     assert writes(locked) == []
@@ -173,7 +179,7 @@ def test_a_stamp_is_expired_when_it_is_sixty_seconds_old(seconds_old: int, gone:
     held = open_books()
     put_node(held, handshake="Requesting_2026-01-15 10:00:00", allocatable=0)
 
-    reconcile.tick(held, later(seconds_old))
+    tick(held, later(seconds_old))
 
     assert has_cards(held) is not gone
 
@@ -192,8 +198,8 @@ def test_after_the_deletion_the_key_stays_away_and_there_is_one_event() -> None:
     register.node_seen(held, node(version="11", handshake=OLD_STAMP, allocatable=0), NOW)
 
     reaction = register.node_seen(held, node(version="12", handshake=None, allocatable=0), later(2))
-    for tick in range(8):
-        reaction += reconcile.tick(held, later(15 * tick))
+    for turn in range(8):
+        reaction += tick(held, later(15 * turn))
 
     assert reaction.effects == ()
 
@@ -278,9 +284,9 @@ def test_a_stamp_from_the_future_ages_from_when_it_was_first_seen() -> None:
     held = open_books()
     put_node(held, handshake="Requesting_2027-01-01 00:00:00", allocatable=0)
 
-    reconcile.tick(held, later(59))
+    tick(held, later(59))
     assert has_cards(held)
-    reconcile.tick(held, later(60))
+    tick(held, later(60))
 
     assert not has_cards(held)
 

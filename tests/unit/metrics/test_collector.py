@@ -1,5 +1,6 @@
 """Series that are read from the books."""
 
+import asyncio
 import dataclasses
 import math
 
@@ -10,14 +11,18 @@ from prometheus_client import parser
 from support import clusters
 from support.operator_books import bound, open_books, pending, put_node, register_text
 from vgpu_operator.flows import books, register
-from vgpu_operator.metrics import collector
+from vgpu_operator.metrics import cards_page, collector
 
 
 def page(held: books.Books) -> str:
     """Return what a scrape of these books gets."""
+
+    async def cards() -> bytes:
+        return b"".join([piece async for piece in cards_page.pieces(held)])
+
     registry = prom.CollectorRegistry()
     registry.register(collector.BooksCollector(held))
-    return prom.generate_latest(registry).decode()
+    return (prom.generate_latest(registry) + asyncio.run(cards())).decode()
 
 
 def samples(held: books.Books) -> dict[tuple[str, str, str], float]:

@@ -9,8 +9,9 @@ import aiohttp
 import pytest
 
 from support.operator_books import open_books, put_node
+from vgpu_operator.flows import books
 from vgpu_operator.kube import listen
-from vgpu_operator.metrics import collector, instruments, server
+from vgpu_operator.metrics import cards_page, collector, instruments, server
 
 
 class Page:
@@ -26,9 +27,15 @@ class Page:
 
 @contextlib.asynccontextmanager
 async def served(
-    tools: instruments.Instruments, problem: Callable[[], str] = lambda: ""
+    tools: instruments.Instruments,
+    problem: Callable[[], str] = lambda: "",
+    *,
+    held: books.Books | None = None,
 ) -> AsyncIterator[Page]:
-    app = server.application(tools.registry, not_ready_because=problem)
+    shown = held or open_books()
+    app = server.application(
+        tools.registry, cards=lambda: cards_page.pieces(shown), not_ready_because=problem
+    )
     listener = await server.start(app, listen.Address(host="127.0.0.1", port=0))
     try:
         async with aiohttp.ClientSession() as session:
@@ -44,7 +51,7 @@ async def test_a_scrape_is_one_page_with_books_and_instruments() -> None:
     tools.registry.register(collector.BooksCollector(held))
     tools.observe_verb("filter", "fits", 0.003)
 
-    async with served(tools) as page:
+    async with served(tools, held=held) as page:
         status, text = await page.get("/metrics")
 
     assert status == 200

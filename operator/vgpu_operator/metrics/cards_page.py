@@ -1,0 +1,180 @@
+"""What every card and every share holds, as Prometheus text, in short steps.
+
+A large cluster has hundreds of thousands of these series. A client library
+would make them all in one step, during which nobody is scheduled; here a page is
+written piece by piece, and others get their turn in between. A page may thus be
+of several moments, as a page of several nodes' exporters would be.
+
+Names, labels and units of the ``hami_`` series are HAMi's, so that dashboards
+made for it work. They come from the leader only: with two replicas a sum over
+all targets must not double.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from vgpu_operator.flows.books import Books
+from vgpu_operator.kube import steps
+from vgpu_operator.ledger import nodes
+from vgpu_operator.model import device
+
+MIB: Final = 1024 * 1024
+ZONE: Final = "vGPU"
+LINES: Final = 500
+"""Lines of a page that are written at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Card:
+    labels: str
+    device: device.Device
+    used: nodes.CardUsage
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    labels: str
+    memory_mib: int
+    cores_percent: int
+
+
+_CARD_SERIES: Final[Sequence[tuple[str, str, Callable[[_Card], float | None]]]] = (
+    (
+        "hami_gpu_memory_limit_bytes",
+        "Schedulable memory of the card.",
+        lambda card: card.device.memory_mib * MIB,
+    ),
+    (
+        "hami_gpu_core_limit_ratio",
+        "Schedulable cores in percent of one card.",
+        lambda card: card.device.cores_percent,
+    ),
+    (
+        "hami_gpu_memory_allocated_bytes",
+        "Memory promised to pods.",
+        lambda card: card.used.used_memory_mib * MIB,
+    ),
+    (
+        "hami_gpu_core_allocated_ratio",
+        "Cores promised to pods.",
+        lambda card: card.used.used_cores_percent,
+    ),
+    (
+        "hami_gpu_shared_count",
+        "Containers that share the card.",
+        lambda card: card.used.used_slots,
+    ),
+    (
+        "hami_node_gpu_memory_allocated_ratio",
+        "Promised by schedulable memory, 0 to 1.",
+        lambda card: (
+            card.used.used_memory_mib / card.device.memory_mib
+            if card.device.memory_mib > 0
+            else None
+        ),
+    ),
+)
+
+_WITH_CORES: Final = "hami_gpu_memory_allocated_bytes"
+"""The one series that also says in a label how many cores its card has."""
+
+_SHARE_SERIES: Final[Sequence[tuple[str, str, Callable[[_Share], float | None]]]] = (
+    (
+        "hami_vgpu_memory_allocated_bytes",
+        "Memory promised to a container on a card.",
+        lambda share: share.memory_mib * MIB,
+    ),
+    (
+        "hami_vgpu_core_allocated_ratio",
+        "Cores promised to a container on a card.",
+        lambda share: share.cores_percent,
+    ),
+)
+
+
+async def pieces(books: Books) -> AsyncIterator[bytes]:
+    """Yield the page's pieces; nothing where this replica does not lead."""
+    if not books.leader:
+        return
+    cards = await _cards(books)
+    for name, help_text, value in _CARD_SERIES:
+        lines = (
+            _line(name, _with_cores(card) if name == _WITH_CORES else card.labels, value(card))
+            for card in cards
+        )
+        async for piece in _family(name, help_text, lines):
+            yield piece
+    shares = await _shares(books)
+    for name, help_text, of_share in _SHARE_SERIES:
+        lines = (_line(name, share.labels, of_share(share)) for share in shares)
+        async for piece in _family(name, help_text, lines):
+            yield piece
+
+
+async def _cards(books: Books) -> list[_Card]:
+    found = []
+    async for node in steps.through(sorted(books.nodes)):
+        for vendor in books.vendors:
+            for used in books.ledger.usage(node, vendor.spec.keyword):
+                card = used.device
+                labels = _labels(
+                    zone=ZONE,
+                    node=node,
+                    device_uuid=card.id,
+                    device_index=str(card.index),
+                    device_type=card.type,
+                )
+                found.append(_Card(labels, card, used))
+    return found
+
+
+async def _shares(books: Books) -> list[_Share]:
+    found = []
+    async for node in steps.through(sorted(books.nodes)):
+        for row in books.ledger.holders(node):
+            labels = _labels(
+                zone=ZONE,
+                namespace=row.pod.namespace,
+                node=node,
+                pod=row.pod.name,
+                container_index=str(row.container),
+                device_uuid=row.share.card_id,
+            )
+            found.append(_Share(labels, row.share.memory_mib, row.share.cores_percent))
+    return found
+
+
+async def _family(name: str, help_text: str, lines: Iterable[str]) -> AsyncIterator[bytes]:
+    """Yield one family's text, some hundred lines at a time."""
+    piece = [f"# HELP {name} {help_text}\n# TYPE {name} gauge\n"]
+    async for line in steps.through(lines):
+        piece.append(line)
+        if len(piece) >= LINES:
+            yield _encoded("".join(piece))
+            piece = []
+    yield _encoded("".join(piece))
+
+
+def _with_cores(card: _Card) -> str:
+    return f'{card.labels},device_cores="{card.device.cores_percent}"'
+
+
+def _line(name: str, labels: str, value: float | None) -> str:
+    """Return one sample's line; none for a value that there is not."""
+    if value is None:
+        return ""
+    return f"{name}{{{labels}}} {float(value)!r}\n"
+
+
+def _labels(**texts: str) -> str:
+    return ",".join(f'{name}="{_escaped(text)}"' for name, text in texts.items())
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _encoded(text: str) -> bytes:
+    """Return what UTF-8 can carry: a lone surrogate would break the whole page."""
+    return text.encode("utf-8", "replace")
