@@ -54,8 +54,9 @@ With the 2 s that binds and other writes have (``binder.SPARE_S``) a stop takes 
 than 5 s, whatever the API server or a client does.
 """
 
-GC_THRESHOLDS = (20_000, 20, 50)
-"""One page of a list is thousands of objects that die together without a collector."""
+GC_THRESHOLDS = (2000, 10, 100)
+"""Looking through so many young objects takes a few milliseconds; through all that live,
+half a second. Little of what we make is in cycles: pages of lists die without a collector."""
 
 LABEL_MERGE_MINOR = 35
 """From Kubernetes 1.35 the API server merges a Binding's labels into the pod."""

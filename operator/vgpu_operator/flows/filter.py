@@ -55,8 +55,8 @@ def filter_nodes(
     stuck = locks.closed_to(books, wish, now)
     closed = frozenset(stuck)
     known = books.refused.get(uid)
-    if known is not None:
-        # Refused before, so it has no claim: whoever asked alike has its answer.
+    if known is not None or not books.ledger.has_claim(uid):
+        # Without a claim of its own its answer is that of whoever asked alike.
         kept = books.answers.find(wish, nodes, books.ledger.generation, closed=closed)
         if kept is not None:
             return _refuse(books, wish, kept, known)

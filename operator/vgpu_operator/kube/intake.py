@@ -347,7 +347,7 @@ class Intake:
         """Return the names of all Nodes and the list's version."""
         names: set[str] = set()
         version = ""
-        async for page in self._client.pages(paths.NODES):
+        async for page in self._client.pages(paths.NODES, page=PAGE):
             version = version or page["metadata"]["resourceVersion"]
             names.update(raw["metadata"]["name"] for raw in page.get("items") or ())
         return names, version

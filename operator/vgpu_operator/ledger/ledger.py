@@ -20,6 +20,7 @@ from vgpu_operator.model import allocation, device, errors, quota, records, requ
 from vgpu_operator.wire import resource_version
 
 _Record: TypeAlias = records.PodRecord
+_Snapshot: TypeAlias = snapshot.Snapshot
 
 
 class Ledger:
@@ -65,6 +66,8 @@ class Ledger:
         self._quotas = quotas.Account()
         self._finder = snapshot.RowFinder()
         self._generation = 0
+        self._snapshot: _Snapshot | None = None
+        self._snapshot_taken_at: tuple[int, int, bool, claims.Claim | None] | None = None
 
     # Nodes
 
@@ -307,6 +310,10 @@ class Ledger:
         """End a pod's claim; nothing happens when there is none."""
         self._claims.drop(uid)
 
+    def has_claim(self, uid: str) -> bool:
+        """Whether a filter has claimed cards for the pod."""
+        return self._claims.get(uid) is not None
+
     def claimed(self, *, besides: str) -> Iterator[tuple[str, request.PodRequest]]:
         """Yield where claims are and who has them, that of one pod left out."""
         for claim in self._claims.others(besides=besides):
@@ -342,7 +349,15 @@ class Ledger:
             without_claim_of: leave out the claim of that pod.
         """
         own = self._claims.get(without_claim_of) if with_claims and without_claim_of else None
+        taken_at = self._generation, self._nodes.rows_epoch, with_claims, own
+        if self._snapshot is None or self._snapshot_taken_at != taken_at:
+            self._snapshot = self._take_snapshot(with_claims=with_claims, own=own)
+            self._snapshot_taken_at = taken_at
+        return self._snapshot
 
+    # Inside
+
+    def _take_snapshot(self, *, with_claims: bool, own: claims.Claim | None) -> _Snapshot:
         def find_tenants(node: str, vendor: str) -> tenants.Cards:
             held = self._residents.tenants(node).get(vendor, tenants.NOBODY)
             if not with_claims:
@@ -365,8 +380,6 @@ class Ledger:
                 self._nodes.places(own.holding.node, own.holding.charges) if own is not None else {}
             ),
         )
-
-    # Inside
 
     def _reckon(self, node: str) -> list[charges.Holding]:
         """Work out anew what the pods on a node hold, and return it.

@@ -50,7 +50,7 @@ def test_a_pods_own_claim_does_not_keep_it_off(books: ledger.Ledger) -> None:
 
     assert fitting(books, without_claim_of="u1") == ("node-a",)
     assert fitting(books, without_claim_of="u3") == ("node-b",)
-    assert fitting(books, without_claim_of="u2") == []
+    assert fitting(books, without_claim_of="u2") == ()
 
 
 def test_a_claim_ends_by_itself(books: ledger.Ledger) -> None:
