@@ -15,10 +15,21 @@ STUCK_S = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freed:
-    """All rounds; ``took_s`` from the answered deletion to the Binding that the API shows."""
+    """All rounds.
 
+    Attributes:
+        waiting: pods that waited in each round.
+        took_s: from the answered deletion to the Binding that the API shows.
+        stuck: rounds that took longer than ``STUCK_S``.
+        filters: what kube-scheduler asked, a round.
+        cpu_ms: of the operator, a round.
+    """
+
+    waiting: int
     took_s: tuple[float, ...]
     stuck: int
+    filters: float
+    cpu_ms: float
 
 
 async def measure(*, rounds: int, nodes: int = 4, waiting: int = 5) -> Freed:
@@ -36,8 +47,11 @@ async def measure(*, rounds: int, nodes: int = 4, waiting: int = 5) -> Freed:
             for _ in range(full):
                 await _create(made, next(names))
             await bound.until(full, limit_s=60)
-            for _ in range(waiting):
-                await _create(made, next(names))
+            await cluster.all_of(
+                [next(names) for _ in range(waiting)], lambda name: _create(made, name)
+            )
+            await until_asked(made, full + waiting)
+            asked, cpu_s = await asked_filters(made), made.cpu_s()["operator"]
             took: list[float] = []
             stuck = 0
             for number in range(rounds):
@@ -52,7 +66,30 @@ async def measure(*, rounds: int, nodes: int = 4, waiting: int = 5) -> Freed:
                 else:
                     stuck += 1
             watching.cancel()
-    return Freed(took_s=tuple(took), stuck=stuck)
+            asked = await asked_filters(made) - asked
+            cpu_s = made.cpu_s()["operator"] - cpu_s
+    return Freed(
+        waiting=waiting,
+        took_s=tuple(took),
+        stuck=stuck,
+        filters=asked / rounds,
+        cpu_ms=1000 * cpu_s / rounds,
+    )
+
+
+async def asked_filters(made: cluster.Bed) -> float:
+    """Return how many filter calls the operator has answered."""
+    name = "vgpu_extender_request_duration_seconds_count"
+    return (await made.metrics()).total(name, verb="filter")
+
+
+async def until_asked(made: cluster.Bed, count: float) -> None:
+    """Wait until so many filter calls have been answered."""
+    async with asyncio.timeout(600):
+        while True:
+            if await asked_filters(made) >= count:
+                return
+            await asyncio.sleep(0.2)
 
 
 async def _create(made: cluster.Bed, name: str) -> None:

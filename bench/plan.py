@@ -86,17 +86,24 @@ async def to_the_last_card(effort: Effort) -> list[dict[str, Any]]:
 
 
 async def freed_cards(effort: Effort) -> list[dict[str, Any]]:
-    """d: a freed card until a waiting pod is bound."""
-    found = await freed.measure(rounds=20 if effort.quick else 200)
-    took = sorted(found.took_s)
-    return [
-        {
-            "rounds": len(took) + found.stuck,
-            "stuck": found.stuck,
-            "p50_s": statistics.median(took),
-            "p99_s": quantiles.p99(took),
-        }
-    ]
+    """d: a freed card until a waiting pod is bound, with few and with many that wait."""
+    setups = ((5, 20),) if effort.quick else ((5, 200), (1_000, 40))
+    rows = []
+    for waiting, rounds in setups:
+        found = await freed.measure(rounds=rounds, waiting=waiting)
+        took = sorted(found.took_s)
+        rows.append(
+            {
+                "waiting": waiting,
+                "rounds": len(took) + found.stuck,
+                "stuck": found.stuck,
+                "p50_s": statistics.median(took),
+                "p99_s": quantiles.p99(took),
+                "filters": found.filters,
+                "cpu_ms": found.cpu_ms,
+            }
+        )
+    return rows
 
 
 PARTS: dict[str, Part] = {

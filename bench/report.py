@@ -92,6 +92,7 @@ def _over_http(rows: Rows) -> str:
             "cores for them",
             "filter meanwhile",
             "longest step",
+            "a pod for the last node only",
         ),
         (
             (
@@ -104,6 +105,7 @@ def _over_http(rows: Rows) -> str:
                 f"{row['cores_for_events']:.2f}",
                 _both(row["busy"]) if row["busy"] else "",
                 f"≤ {1000 * row['longest_step_s']:.0f} ms",
+                f"{row['last_node_s']:.2f} s, {row['last_node_filters']:.0f} filter",
             )
             for row in rows
         ),
@@ -139,9 +141,17 @@ def _last_card(rows: Rows) -> str:
 
 def _freed(rows: Rows) -> str:
     table = _table(
-        ("rounds", "stuck", "p50", "p99"),
+        ("waiting pods", "rounds", "stuck", "p50", "p99", "filter calls", "operator CPU"),
         (
-            (row["rounds"], row["stuck"], f"{row['p50_s']:.3f} s", f"{row['p99_s']:.3f} s")
+            (
+                f"{row['waiting']:,}",
+                row["rounds"],
+                row["stuck"],
+                f"{row['p50_s']:.3f} s",
+                f"{row['p99_s']:.3f} s",
+                f"{row['filters']:.0f} a round",
+                f"{row['cpu_ms']:.0f} ms a round",
+            )
             for row in rows
         ),
     )

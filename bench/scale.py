@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from bench import cluster, machine, objects, quantiles
+from bench import cluster, freed, machine, objects, quantiles
 from vgpu_operator.kube import paths
 
 
@@ -35,6 +35,8 @@ class Scale:
     events_per_s: float = 0.0
     cores_for_events: float = 0.0
     longest_step_s: float = 0.0
+    last_node_s: float = 0.0
+    last_node_filters: float = 0.0
 
 
 QUESTIONS: dict[str, list[dict[str, str]]] = {
@@ -62,6 +64,7 @@ async def measure(
         found.memory_mib = machine.memory_mib(pid)
         if events_s:
             await _under_events(made, found, pid, seconds=events_s, rate=event_rate)
+        await _place_on_the_last(made, found)
         found.longest_step_s = (await made.metrics()).most("vgpu_event_loop_lag_seconds", 1.0)
     return found
 
@@ -77,6 +80,24 @@ async def _place_pods(made: cluster.Bed, count: int) -> None:
         for number in range(count)
     ]
     await cluster.create_pods(made.kube, pods)
+
+
+async def _place_on_the_last(made: cluster.Bed, found: Scale) -> None:
+    """Create a pod that fits on the last node only, and wait until it is bound."""
+    asked = await freed.asked_filters(made)
+    pod = objects.pod("for-the-last")
+    card = f"GPU-{made.nodes[-1]}-0"
+    pod["metadata"].setdefault("annotations", {})["nvidia.com/use-gpuuuid"] = card
+    begun = time.monotonic()
+    await cluster.create_pods(made.kube, [pod])
+    async with asyncio.timeout(60):
+        while True:
+            shown = await made.kube.get(paths.pod("default", "for-the-last"))
+            if shown["spec"].get("nodeName"):
+                break
+            await asyncio.sleep(0.01)
+    found.last_node_s = time.monotonic() - begun
+    found.last_node_filters = await freed.asked_filters(made) - asked
 
 
 async def ask(

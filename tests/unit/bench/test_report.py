@@ -32,7 +32,17 @@ FOUND = {
     "parts": {
         "bursts": {"rows": [BURST], "others_cores": 0.1},
         "freed": {
-            "rows": [{"rounds": 200, "stuck": 0, "p50_s": 0.05, "p99_s": 0.2}],
+            "rows": [
+                {
+                    "waiting": 5,
+                    "rounds": 200,
+                    "stuck": 0,
+                    "p50_s": 0.05,
+                    "p99_s": 0.2,
+                    "filters": 6.0,
+                    "cpu_ms": 40.0,
+                }
+            ],
             "others_cores": 0.0,
         },
         "over http": {
@@ -48,6 +58,8 @@ FOUND = {
                     "cores_for_events": 0.2,
                     "busy": TIMES,
                     "longest_step_s": 0.02,
+                    "last_node_s": 0.4,
+                    "last_node_filters": 1.0,
                 }
             ],
             "others_cores": 0.0,
