@@ -51,13 +51,29 @@ lock: $(STAMP) ## Resolve the dependencies again
 	tools/lock
 
 .PHONY: audit
-audit: $(STAMP) ## Look the locked dependencies up in the advisory database (needs network)
-	$(BIN)/pip-audit --require-hashes --disable-pip -r requirements/runtime.txt
+audit: $(STAMP) ## Look the locked dependencies up in the advisory database; check the lock itself without it
+	$(BIN)/python tools/audit.py
+
+.PHONY: sbom
+sbom: $(STAMP) ## Write the bill of materials to dist/sbom.cdx.json (CycloneDX)
+	$(BIN)/python tools/sbom.py dist/sbom.cdx.json
 
 .PHONY: bench
 bench: $(STAMP) ## Measure everything that is promised of speed; QUICK=1 for 3 minutes
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/bench.txt
 	PYTHONPATH=.:tests $(BIN)/python -m bench
+
+SECONDS ?= 600
+.PHONY: fuzz
+fuzz: $(STAMP) ## Fuzz every reader and every body for SECONDS=600; what breaks one is kept
+	VGPU_FUZZ_SECONDS=$(SECONDS) $(BIN)/python -m pytest tests/fuzz -q
+
+.PHONY: fuzz-guided
+fuzz-guided: $(STAMP) ## Fuzz one reader by coverage (Linux): TARGET=register SECONDS=600
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/fuzz.txt
+	@mkdir -p $(VENV)/fuzz/$(TARGET)
+	PYTHONPATH=operator:tests $(BIN)/python tests/fuzz/guided.py $(TARGET) -max_total_time=$(SECONDS) \
+		-artifact_prefix=$(VENV)/fuzz/ $(VENV)/fuzz/$(TARGET) tests/fuzz/corpus/$(TARGET)
 
 .PHONY: wheel
 wheel: $(STAMP) ## Build the wheel into dist/

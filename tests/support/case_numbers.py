@@ -1,7 +1,9 @@
 """The reported cases that each have a test, by number, with what they are about.
 
 Areas: A register texts and pod annotations, B handshake, C filter, D scores,
-F ledger, G admission, H quotas. Numbers between them were never given out.
+E binding and locks, F ledger, G admission, H quotas, J scale, K leadership,
+L the autoscaler. Numbers between them were never given out. Section N, found by
+reading HAMi's source, counts from 1 again: its tests are named ``n4``, ``n6``, ….
 """
 
 from collections.abc import Mapping
@@ -68,6 +70,22 @@ CASES: Final[Mapping[str, Mapping[int, str]]] = {
         77: "weights that cannot be read",
         78: "unknown policies, and cards of one's own",
     },
+    "E": {
+        79: "another pod's lock",
+        81: "an owner that is gone",
+        82: "an owner that is done",
+        85: "several locks or none",
+        86: "a release for nobody",
+        89: "a pod deleted between filter and bind",
+        91: "a pod replaced by one of its name",
+        92: "a failed bind is an answer",
+        93: "JSON on every path",
+        94: "bodies that lack something",
+        95: "the lock outlives the bind",
+        96: "one pod at a time",
+        97: "members of a group",
+        99: "pods past the webhook",
+    },
     "F": {
         100: "a deletion that nobody delivered",
         102: "pods that are being deleted",
@@ -103,13 +121,46 @@ CASES: Final[Mapping[str, Mapping[int, str]]] = {
         142: "every vendor, in the pods' unit",
         143: "after init containers",
     },
+    "J": {
+        153: "many binds on one node",
+        155: "few requests for a bind",
+        157: "scrapes without lists",
+        158: "eight of sixteen cards",
+        159: "how long a lock is held",
+    },
+    "K": {
+        160: "a follower is ready",
+        162: "a follower that is promoted",
+        164: "a Lease that says nothing",
+        165: "who writes to nodes",
+        166: "admission without a leader",
+    },
+    "L": {
+        167: "nodes that do not exist",
+        168: "a node before its cards",
+    },
+    "N": {
+        4: "large bodies",
+        6: "the last semicolon",
+        8: "locks without a UID",
+        10: "one card id twice",
+        12: "the profile and the quota",
+        13: "two time zones",
+        15: "the request in a card's score",
+    },
 }
 
-NOT_TESTED: Final[Mapping[int, str]] = {}
+NOT_TESTED: Final[Mapping[str, str]] = {}
 """Cases that do not apply here, and why, in a sentence."""
 
-PARTIAL: Final[Mapping[int, str]] = {
-    125: "The webhook's failure policy in the rendered chart is tested when there is a chart.",
-    127: "The selectors in the rendered chart are tested when there is a chart.",
+WAIT_FOR_THE_CHART: Final[Mapping[str, str]] = {
+    "125": "The webhook's failure policy in the rendered chart is tested when there is a chart.",
+    "127": "The selectors in the rendered chart are tested when there is a chart.",
+    "166": "That the chart's Service selects followers too is tested when there is a chart.",
 }
-"""Cases of which a part is tested, and what is still missing and why, in a sentence."""
+"""Cases of which all but the chart's part is tested, and what that part is, in a sentence."""
+
+WAIT_FOR_THE_METRIC: Final[Mapping[str, str]] = {
+    "159": "How long locks are waited for and held is tested when there are series of it.",
+}
+"""Cases of which all but a metric is tested, and which that is, in a sentence."""

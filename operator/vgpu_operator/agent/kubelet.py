@@ -103,10 +103,13 @@ class Kubelet:
         return None
 
     def remember_pod(self, pod: objects.Json) -> None:
-        """Take note of what the API server returned, unless the Pod is gone or not ours."""
-        known = self._pods.get(objects.uid(pod))
-        if known is not None and objects.is_newer(pod, known):
-            self._pods[objects.uid(pod)] = pod
+        """Take note of what the API server returned, unless the Pod is gone or not ours.
+
+        It may be ahead of the watch, which then has nothing new to show: a deletion
+        that was asked for meanwhile is seen here or never.
+        """
+        if objects.uid(pod) in self._pods:
+            self.observe(pod)
 
     async def awake(self) -> None:
         """Return once the node is not paused."""

@@ -212,6 +212,8 @@ async def answer_in_json(
         )
     except web.HTTPMethodNotAllowed:
         return _json(_error(f"{request.path} takes POST only"), 405)
+    except web.RequestPayloadError:
+        return _json(_error(f"{request.path}: the body cannot be decoded as its headers say"), 400)
     except (ConnectionResetError, asyncio.CancelledError):
         raise
     except Exception:

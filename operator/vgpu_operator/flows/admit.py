@@ -11,11 +11,18 @@ from typing import Any
 from vgpu_operator.flows import hiding, json_patch, quotas
 from vgpu_operator.model import errors, quota
 from vgpu_operator.model.settings import Settings
-from vgpu_operator.vendors import base, requests
+from vgpu_operator.vendors import base, records, requests
 from vgpu_operator.wire import dialects, fields, keys, shape
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 """The kubelet's mark on the API's copy of a static pod, which already runs."""
+
+MOST_CONTAINERS = 512
+"""Containers of a pod that asks for cards.
+
+The API server takes pods of 3 MiB to a webhook, 20,000 containers: each of them asks
+every vendor, and everything else would wait for seconds. No kubelet starts as many.
+"""
 
 DEFAULT_SCHEDULER = "default-scheduler"
 """What the API server writes where a pod names no scheduler."""
@@ -85,6 +92,9 @@ def admit(
     spec = shape.mapping(pod.get("spec"))
     if _is_exempt(pod) or not _is_ours(spec, settings):
         return UNTOUCHED
+    n_containers = sum(1 for _ in shape.containers(pod))
+    if n_containers > MOST_CONTAINERS:
+        return _too_many(pod, n_containers, settings, vendors)
     try:
         containers = _judged_containers(pod, vendors)
     except errors.RequestError as fault:
@@ -108,6 +118,19 @@ def admit(
             *requests.unreadable_rules(pod, vendors),
         ),
     )
+
+
+def _too_many(
+    pod: Mapping[str, Any], n_containers: int, settings: Settings, vendors: Sequence[base.Vendor]
+) -> Verdict:
+    """Refuse a pod of that many containers where it may ask for a card."""
+    if not records.may_matter(pod, vendors, aliases=settings.resource_aliases):
+        return UNTOUCHED
+    message = (
+        f"the pod has {n_containers} containers, and one that asks for cards may have"
+        f" {MOST_CONTAINERS}; put them into several pods"
+    )
+    return Verdict(allowed=False, code=UNPROCESSABLE, message=message)
 
 
 def _is_exempt(pod: Mapping[str, Any]) -> bool:

@@ -31,7 +31,7 @@ from vgpu_operator.flows import (
 from vgpu_operator.flows.books import Books
 from vgpu_operator.model import allocation, reason, records, request
 from vgpu_operator.scheduling import choose
-from vgpu_operator.wire import extender
+from vgpu_operator.wire import extender, fields, object_names
 
 Flow: TypeAlias = Generator[effects.Effect, Any, effects.BindResult]
 Step: TypeAlias = Generator[effects.Effect, Any, str]
@@ -46,6 +46,9 @@ def bind(books: Books, args: extender.BindArgs, now: datetime.datetime) -> Flow:
 
     The answer's error is for kube-scheduler's event and log: one sentence.
     """
+    problem = _no_name(args)
+    if problem:
+        return effects.BindResult(error=problem)
     record, problem = yield from _find(books, args)
     if record is None:
         return effects.BindResult(error=problem)
@@ -71,6 +74,15 @@ def bind(books: Books, args: extender.BindArgs, now: datetime.datetime) -> Flow:
     if record.request.wants_devices and books.settings.events.success:
         yield reasons.binding_succeeded(pod, args.node)
     return effects.BindResult()
+
+
+def _no_name(args: extender.BindArgs) -> str:
+    """Return which of the names cannot be one, before it becomes part of a path of the API."""
+    names = {"PodNamespace": args.namespace, "PodName": args.name, "Node": args.node}
+    wrong = [(what, text) for what, text in names.items() if not object_names.is_name(text)]
+    if not object_names.is_uid(args.uid):
+        wrong.append(("PodUID", args.uid))
+    return "; ".join(f"{what} {fields.shown(text)} is no such name" for what, text in wrong)
 
 
 def _bind_in_turn(

@@ -53,7 +53,10 @@ def create(
                 raise doubt from fault
             return f"{record.key} cannot be bound to {node}: {fault}"
         else:
-            books.bound.add(record.key.uid)
+            seen = books.ledger.record(record.key.uid)
+            if seen is not None and not seen.node:
+                # Otherwise the watch was faster than the answer, and has no more to show.
+                books.bound.add(record.key.uid)
             return ""
         if fresh is not None:
             yield from pod_events.take_in(books, fresh)

@@ -203,6 +203,8 @@ class Books:
         awaited: by node, the UIDs of pods bound there whose Allocate may still come.
         stuck_locks: by node and lock key, the bound pods whose locks had expired,
             unseen by any kubelet, when last looked at.
+        opened: nodes of which a lock is stuck no longer, and no waiting pod has been
+            woken since.
         release_grace_s: how long a plugin that has just reported success is left to
             remove its lock: longer while taking locks over has met with conflicts.
         upsets: by node, the ledger's generation of the last change there that was
@@ -235,6 +237,7 @@ class Books:
     allocating: dict[str, datetime.datetime | None] = field(default_factory=dict)
     awaited: dict[str, dict[str, None]] = field(default_factory=dict)
     stuck_locks: dict[tuple[str, str], request.PodKey] = field(default_factory=dict)
+    opened: set[str] = field(default_factory=set)
     release_grace_s: float = SHORTEST_GRACE_S
     upsets: dict[str, int] = field(default_factory=dict)
     stuck: dict[str, str] = field(default_factory=dict)

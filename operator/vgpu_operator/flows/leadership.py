@@ -24,15 +24,18 @@ class Leadership:
     _last: lease.Lease = lease.Lease()  # noqa: RUF009  # frozen
     _newest: str = ""
     _renewal_seen_at_s: float | None = None
+    _is_there: bool = False
 
     def observe(self, seen: lease.Lease | None, now_s: float) -> None:
         """Take in the Lease as it was at ``now_s``; None means that there was none."""
         if seen is None:
-            self._last, self._renewal_seen_at_s = lease.Lease(), None
+            # What was seen last is kept: should this answer have been overtaken, the
+            # same renewal is no news when it is read again.
+            self._is_there, self._renewal_seen_at_s = False, None
             return
         if resource_version.is_earlier(seen.resource_version, self._newest):
             return
-        self._newest = seen.resource_version
+        self._newest, self._is_there = seen.resource_version, True
         if seen != self._last:
             self._last, self._renewal_seen_at_s = seen, now_s
 
@@ -47,4 +50,4 @@ class Leadership:
     @property
     def holder(self) -> str:
         """Identity of the last seen holder; empty when none."""
-        return self._last.holder
+        return self._last.holder if self._is_there else ""

@@ -264,11 +264,11 @@ def forgotten(
 
     A served or failed owner's lock is left to its plugin for a grace time,
     from when the owner was first seen done: removing it earlier would cost the
-    plugin requests (a conflict costs it two of its five a second). Each removal
-    is conditioned on the Node's version. Locks that need a look at their owner
-    first are left to ``orphans``.
+    plugin requests (a conflict costs it two of its five a second). All of a node
+    go in one write, conditioned on the Node's version. Locks that need a look at
+    their owner first are left to ``orphans``.
     """
-    removals = []
+    removable: dict[str, list[str]] = {}
     for node, key, who in _unwanted(books, nodes):
         if who is node_lock.Holder.GONE:
             continue
@@ -278,8 +278,8 @@ def forgotten(
             if since_s >= books.settings.lock.release_after_s:
                 remnant = node_lock.Remnant.NOW
         if remnant is node_lock.Remnant.NOW:
-            removals.append(_removal(books.nodes[node], key))
-    return tuple(removals)
+            removable.setdefault(node, []).append(key)
+    return tuple(_removal(books.nodes[node], *found) for node, found in removable.items())
 
 
 def orphans(books: Books, *, nodes: Iterable[str], now: datetime.datetime) -> tuple[Removal, ...]:
@@ -327,7 +327,9 @@ def _unwanted(books: Books, nodes: Iterable[str]) -> Iterator[tuple[str, str, no
                 yield node, key, holder(books, node=node, key=key, wanted_by=None)[0]
 
 
-def _removal(seen: records.NodeRecord, key: str) -> effects.PatchNode:
+def _removal(seen: records.NodeRecord, *lock_keys: str) -> effects.PatchNode:
     return effects.PatchNode(
-        node=seen.name, annotations={key: None}, resource_version=seen.resource_version
+        node=seen.name,
+        annotations=dict.fromkeys(lock_keys),
+        resource_version=seen.resource_version,
     )

@@ -188,6 +188,9 @@ def _step(
     )
     news = handshake.News.CHANGED if registration.changed else handshake.News.SAME
     acts = handshake.step(decoded.state, age=age, supply=supply, news=news)
+    if same_keys and news is handshake.News.SAME and _has_expired(record, keyword):
+        # A leader has found them expired, whatever the time is here.
+        acts |= {handshake.Effect.DROP_DEVICES}
     if handshake.Effect.DROP_DEVICES not in acts and supply is handshake.Supply.SOME:
         _return_devices(books, record, vendor, registration)
     return acts
@@ -265,11 +268,11 @@ def _take_in_register(
 
 
 def _has_expired(record: records.NodeRecord, keyword: str) -> bool:
-    """Whether a node first seen now looks as it does after its cards have expired.
+    """Whether a node looks as it does after its cards have expired.
 
     Handshake removed (``Deleted_`` in an older dialect) and nothing
-    allocatable: a restarted operator then holds what the one before it held.
-    The cards come back with their allocatable count.
+    allocatable: a restarted operator then holds what the one before it held, and
+    a follower what its leader holds. The cards come back with their allocatable count.
     """
     if record.allocatable.get(keyword, 0) > 0:
         return False

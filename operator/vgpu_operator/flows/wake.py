@@ -4,10 +4,11 @@ kube-scheduler tries a refused pod again on any change of a Node, and only
 then (or after five minutes). It often tries at the very event that frees a
 card, before our watch has shown it; then somebody has to cause one more
 change. We do, at most once for each change of the ledger. A namespace's quota
-that was raised, or is used less, is no change of a Node at all.
+that was raised, or is used less, is no change of a Node at all; nor is a lock
+that was stuck on a pod that has been served now.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Set
 from typing import Any, TypeAlias
 
 from vgpu_operator.flows import effects, quotas
@@ -21,9 +22,8 @@ Waking: TypeAlias = Generator[effects.Effect, Any, None]
 
 def is_due(books: Books) -> bool:
     """Whether something became available since the last waking, while pods wait on this leader."""
-    return (
-        books.leader and bool(books.refused) and books.ledger.newest_freed > books.woken_generation
-    )
+    freed = books.ledger.newest_freed > books.woken_generation
+    return books.leader and bool(books.refused) and (freed or bool(books.opened))
 
 
 def wake(books: Books) -> Waking:
@@ -36,16 +36,19 @@ def wake(books: Books) -> Waking:
     if not is_due(books):
         return
     before, generation = books.woken_generation, books.ledger.generation
-    freed = set(books.ledger.freed_since(before))
-    hopeful = _first_that_fits(books, freed, books.ledger.quota_freed_since(before))
+    opened = books.opened & books.nodes.keys()
+    freed = books.ledger.freed_since(before) | opened
+    hopeful = _first_that_fits(books, freed, books.ledger.quota_freed_since(before), opened=opened)
     if hopeful is None:
         books.woken_generation = generation
+        books.opened.clear()
         return
     target = _unlocked(books, hopeful, freed)
     if target is None:
         # The lock's own coming and going changes the Node; look again then.
         return
     books.woken_generation = generation
+    books.opened.clear()
     text = str(generation)
     if books.nodes[target].woken == text:
         # Left by a process before this one; the same value again would be no change.
@@ -54,18 +57,24 @@ def wake(books: Books) -> Waking:
         yield effects.PatchNode(node=target, annotations={keys.WAKE: text})
     except effects.EffectFailed:
         books.woken_generation = min(before, books.woken_generation)
+        books.opened |= opened
 
 
-def _first_that_fits(books: Books, freed: set[str], namespaces: frozenset[str]) -> str | None:
+def _first_that_fits(
+    books: Books, freed: Set[str], namespaces: frozenset[str], *, opened: Set[str]
+) -> str | None:
     """Return a node that some waiting pod, refused from an earlier state, fits on now.
 
     Looked at are the nodes where something became available; for a pod that a
-    quota held back, of which more may be taken now, all that refused it.
+    quota held back, of which more may be taken now, all that refused it. That a
+    lock is stuck no longer is no change of the ledger: a pod that was refused
+    from its present state is looked at there all the same.
     """
     view = books.ledger.snapshot(with_claims=True)
     tried = set()
     for refusal in books.refused.values():
-        if refusal.generation >= books.ledger.generation:
+        is_earlier = refusal.generation < books.ledger.generation
+        if not is_earlier and not opened:
             continue
         wish = refusal.request
         shape = (
@@ -75,8 +84,9 @@ def _first_that_fits(books: Books, freed: set[str], namespaces: frozenset[str]) 
             frozenset(wish.notes.items()),
             wish.pod.namespace,
         )
-        held_back = wish.pod.namespace in namespaces and _by_quota(refusal)
-        candidates = [name for name in refusal.nodes if held_back or name in freed]
+        held_back = is_earlier and wish.pod.namespace in namespaces and _by_quota(refusal)
+        hopes = freed if is_earlier else opened
+        candidates = [name for name in refusal.nodes if held_back or name in hopes]
         if not candidates or (shape, tuple(candidates)) in tried:
             continue
         tried.add((shape, tuple(candidates)))
@@ -91,7 +101,7 @@ def _by_quota(refusal: Refusal) -> bool:
     return any(reason.Reason.QUOTA_NOT_FIT in text for text in refusal.texts)
 
 
-def _unlocked(books: Books, preferred: str, freed: set[str]) -> str | None:
+def _unlocked(books: Books, preferred: str, freed: Set[str]) -> str | None:
     """Return a node that may be written to: the one that fits, else any freed, else any."""
     for name in (preferred, *sorted(freed), *books.nodes):
         record = books.nodes.get(name)

@@ -84,7 +84,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
     429: TooMany,
 }
 
-_TOKEN = re.compile(r"(?i)(bearer\s+)\S+")
+_TOKEN = re.compile(r"(?i)((?:bearer|basic)\s+)\S+")
 
 
 def from_answer(

@@ -142,7 +142,7 @@ def decode(text: str) -> Document:
     try:
         document = Document.model_validate(values)
     except pydantic.ValidationError as fault:
-        wrong = "; ".join(_sentence(error, written) for error in fault.errors())
+        wrong = section.told(_fault(error, written) for error in fault.errors())
         raise errors.SettingsError(f"it is wrong at {wrong}") from fault
     clashes = "; ".join(_clashes(document, written))
     if clashes:
@@ -184,10 +184,11 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def _sentence(error: Any, written: yaml_text.Document) -> str:
+def _fault(error: Any, written: yaml_text.Document) -> tuple[str, str]:
+    """Return where something is wrong, and what."""
     what = section.complaint(error, unknown="HAMi's device configuration has no such field")
     path = error["loc"]
-    return f"line {written.line_of(path)}, {_shown(path)}: {what}"
+    return f"line {written.line_of(path)}, {_shown(path)}", what
 
 
 def _clashes(document: Document, written: yaml_text.Document) -> Iterator[str]:

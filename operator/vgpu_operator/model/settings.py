@@ -223,9 +223,11 @@ def build(values: Mapping[str, Any]) -> Settings:
     try:
         configured = Settings.model_validate(values)
     except pydantic.ValidationError as fault:
-        wrong = "; ".join(
-            f"{'.'.join(str(part) for part in error['loc']) or 'the file'}: "
-            + section.complaint(error, unknown="there is no such setting")
+        wrong = section.told(
+            (
+                ".".join(str(part) for part in error["loc"]) or "the file",
+                section.complaint(error, unknown="there is no such setting"),
+            )
             for error in fault.errors()
         )
         raise errors.SettingsError(f"the configuration is wrong at {wrong}") from fault

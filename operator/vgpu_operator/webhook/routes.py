@@ -6,13 +6,14 @@ API server treats as its ``failurePolicy`` says.
 """
 
 import asyncio
+import collections
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 import structlog
-from aiohttp import web
+from aiohttp import typedefs, web
 
 from vgpu_operator.flows import admit
 from vgpu_operator.model import errors, quota
@@ -23,6 +24,8 @@ from vgpu_operator.wire import admission, shape
 
 LARGEST_BODY_BYTES = 3 * 2**20
 """The API server's own limit for one object, as JSON."""
+
+HEALTH_PATH = "/healthz"
 
 JSON = "application/json"
 
@@ -48,6 +51,7 @@ class WebhookState:
             sees it.
         timeout_s: how long a call's body may take to come.
         most_calls: calls that may run at once; more get 503.
+        most_calls_each: calls of one client address that may run at once.
         observe: told each call's outcome (``allowed``, ``changed``,
             ``refused``, ``skipped``, ``bad``, ``busy``, ``late``, ``hung up``,
             ``failed``).
@@ -58,14 +62,17 @@ class WebhookState:
     standing: Callable[[str], quota.Standing] = _unbounded
     timeout_s: float = 5.0
     most_calls: int = 64
+    most_calls_each: int = 48
     observe: Callable[[str], None] = _nobody
 
 
-def build(state: WebhookState) -> web.Application:
-    """Return the application with both routes."""
-    app = web.Application(client_max_size=LARGEST_BODY_BYTES, middlewares=[_json_errors])
+def build(state: WebhookState, *middlewares: typedefs.Middleware) -> web.Application:
+    """Return the application with both routes, behind further middlewares."""
+    app = web.Application(
+        client_max_size=LARGEST_BODY_BYTES, middlewares=[*middlewares, _json_errors]
+    )
     app.router.add_post(configuration.PATH, _Webhook(state).answer)
-    app.router.add_get("/healthz", _healthz)
+    app.router.add_get(HEALTH_PATH, _healthz)
     return app
 
 
@@ -74,14 +81,18 @@ class _Webhook:
 
     def __init__(self, state: WebhookState) -> None:
         self._state = state
-        self._running = 0
+        self._running: collections.Counter[str] = collections.Counter()
 
     async def answer(self, call: web.Request) -> web.Response:
         """Answer one AdmissionReview within the limits of time and calls."""
-        if self._running >= self._state.most_calls:
+        client, running = call.remote or "", self._running.total()
+        if running >= self._state.most_calls:
             self._state.observe("busy")
-            return failure(503, f"{self._running} calls are running; try again")
-        self._running += 1
+            return failure(503, f"{running} calls are running; try again")
+        if self._running[client] >= self._state.most_calls_each:
+            self._state.observe("busy")
+            return failure(503, f"{self._running[client]} calls of {client} are running; try again")
+        self._running[client] += 1
         try:
             async with asyncio.timeout(self._state.timeout_s):
                 body = await call.read()
@@ -99,7 +110,7 @@ class _Webhook:
             self._state.observe("failed")
             raise
         finally:
-            self._running -= 1
+            self._running -= collections.Counter((client,))  # keeps no client that has none left
         self._state.observe(outcome)
         return response
 

@@ -6,14 +6,24 @@ import ssl
 
 import structlog
 
-from vgpu_operator.kube import listen
+from vgpu_operator.kube import door, listen, rates
 from vgpu_operator.model import errors
 from vgpu_operator.webhook import certificates, routes
 
 RELOAD_INTERVAL_S = 10.0
 """How often certificate files are looked at; kubelet itself takes a minute."""
 
-SHUTDOWN_TIMEOUT_S = 5.0
+SHUTDOWN_TIMEOUT_S = 2.0
+
+CONNECTIONS = door.Limits(most=512, most_each=256, head_s=5.0, idle_s=120.0, request_s=15.0)
+"""The API servers are few, but each may open a connection for every pod of a burst.
+
+They keep idle connections for 90 s (Go's default), so that ours is never the end
+that closes first.
+"""
+
+RATE = rates.Rate(per_s=500.0, burst=2000)
+"""More pods a second than any API server takes in; a flood is answered unread."""
 
 _log = structlog.get_logger(__name__)
 
@@ -44,6 +54,9 @@ async def start(
     host: str,
     port: int,
     tls: ssl.SSLContext | certificates.CertificateFiles,
+    *,
+    connections: door.Limits = CONNECTIONS,
+    rate: rates.Rate = RATE,
 ) -> RunningServer:
     """Listen on ``host`` and ``port``; 0 takes a free port.
 
@@ -52,18 +65,21 @@ async def start(
         host: address to listen on.
         port: TCP port.
         tls: a context, or certificate files that are followed when they change.
+        connections: how many there may be, and how long they may take.
+        rate: how often each client may ask; the probe's path is not counted.
 
     Raises:
         SettingsError: the address cannot be taken.
     """
     listener = await listen.listen(
-        routes.build(state),
+        routes.build(state, rates.limited(rate, free=(routes.HEALTH_PATH,))),
         listen.Address(host=host, port=port),
         what="the webhook (--webhook-bind)",
         tls=tls.context if isinstance(tls, certificates.CertificateFiles) else tls,
         shutdown_s=SHUTDOWN_TIMEOUT_S,
         # An admission waits for nothing but its body, and that read sees who hangs up.
         cancel_on_hang_up=False,
+        limits=connections,
     )
     server = RunningServer(listener)
     if isinstance(tls, certificates.CertificateFiles):

@@ -4,9 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-DEFAULT_DURATION_S = 15.0
-"""What kube-scheduler uses where a Lease does not say it."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
@@ -14,11 +11,13 @@ class Lease:
 
     ``renewed`` is compared, never read: the clocks of two machines differ. A
     version that changes alone (somebody labels the Lease) proves nothing.
+    kube-scheduler always writes a duration; by a Lease without one nobody leads:
+    nothing says when its holder gives up.
     """
 
     holder: str = ""
     renewed: str = ""
-    duration_s: float = DEFAULT_DURATION_S
+    duration_s: float = 0.0
     resource_version: str = field(default="", compare=False)
 
 
@@ -40,9 +39,7 @@ def decode_lease(raw: Mapping[str, Any]) -> Lease:
     return Lease(
         holder=holder if isinstance(holder, str) else "",
         renewed=renewed if isinstance(renewed, str) else "",
-        duration_s=float(duration)
-        if isinstance(duration, int) and duration > 0
-        else (DEFAULT_DURATION_S),
+        duration_s=float(duration) if isinstance(duration, int) and 0 < duration < 2**31 else 0.0,
         resource_version=version,
     )
 

@@ -44,6 +44,8 @@ def decode(
     >>> [len(c) for c in decode(running, asked=(1, 2), n_init=1).shares]
     [0, 2]
     """
+    if asked is not None:
+        text = text.rstrip(JOINED)  # empty segments at the end mean nothing where they are counted
     segments = pod_devices.split_entries(text)
     if len(segments) > 1 and not segments[-1]:
         segments.pop()

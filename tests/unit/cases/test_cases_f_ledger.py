@@ -7,18 +7,19 @@ Elsewhere: 100 and 116 in ``tests/unit/flows/test_reconcile_lists.py`` and
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import Any
 
 import numpy as np
-import prometheus_client as prom
 import pytest
 
 from support import clusters, operator_books
 from support.operator_books import NOW, NVIDIA, bound, open_books, pending, put_node, used_mib
 from vgpu_operator.flows import books, pod_events, register
 from vgpu_operator.flows import filter as flow_filter
+from vgpu_operator.kube import steps
 from vgpu_operator.ledger import nodes as ledger_nodes
-from vgpu_operator.metrics import collector
+from vgpu_operator.metrics import cards_page
 from vgpu_operator.model import records
 
 EIGHT = operator_books.register_text(*((f"GPU-a{n}", 24576) for n in range(8)))
@@ -107,16 +108,18 @@ def events(seed: int, steps: int) -> Iterator[records.PodRecord | str]:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_case_113_events_filters_and_scrapes_leave_what_a_fresh_rebuild_finds(seed: int) -> None:
+async def test_case_113_events_filters_and_scrapes_leave_what_a_fresh_rebuild_finds(
+    seed: int,
+) -> None:
     """The books belong to one event loop, and no flow awaits between reading and writing.
 
     So readers and writers take turns, as here; what a reader has in hand must
-    not change under it, and it cannot change the books.
+    not change under it, and it cannot change the books. A page of metrics is
+    made in pieces, and everything else may happen between two of them.
     """
     held = open_books()
     put_node(held, register=EIGHT)
-    page = prom.CollectorRegistry()
-    page.register(collector.BooksCollector(held))
+    pages, page = 0, cards_page.pieces(held)
     in_hand: list[tuple[ledger_nodes.CardUsage, ...]] = []
     copies: list[list[int]] = []
     alive: dict[str, records.PodRecord] = {}
@@ -128,10 +131,12 @@ def test_case_113_events_filters_and_scrapes_leave_what_a_fresh_rebuild_finds(se
             alive[event.key.uid] = event
             pod_events.pod_seen(held, event)
         fits(held, pending(f"asks-{step}"))
-        assert b"hami_gpu_shared_count" in prom.generate_latest(page)
+        if await anext(page, None) is None:
+            pages, page = pages + 1, cards_page.pieces(held)
         in_hand.append(held.ledger.usage("node-a", NVIDIA))
         copies.append([card.used_memory_mib for card in in_hand[-1]])
 
+    assert pages > 5
     fresh = open_books()
     put_node(fresh, register=EIGHT)
     for pod in alive.values():
@@ -152,3 +157,30 @@ def test_case_113_a_reader_cannot_write_what_it_reads() -> None:
     ]
     assert arrays
     assert not any(array.flags.writeable for array in arrays)
+
+
+async def test_case_113_a_node_that_goes_while_a_page_is_written_costs_only_its_own_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another one comes at the same time; the page has begun before."""
+
+    async def through(items: Iterable[Any]) -> AsyncIterator[Any]:
+        for item in items:
+            yield item
+            if item == "node-a":
+                register.node_gone(held, "node-b")
+                put_node(held, "node-c", register=operator_books.ONE_CARD.replace("a0", "c0"))
+
+    held = open_books()
+    for name in ("a", "b", "d"):
+        cards = operator_books.ONE_CARD.replace("a0", f"{name}0")
+        put_node(held, f"node-{name}", register=cards)
+    monkeypatch.setattr(steps, "through", through)
+
+    page = b"".join([piece async for piece in cards_page.pieces(held)]).decode()
+
+    limits = [line for line in page.splitlines() if line.startswith("hami_gpu_memory_limit_bytes{")]
+    assert [node for node in "abcd" if any(f'"node-{node}"' in line for line in limits)] == [
+        "a",
+        "d",
+    ]

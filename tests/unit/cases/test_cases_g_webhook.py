@@ -3,7 +3,8 @@
 Elsewhere: 117 (scheduler names), 119 (privileged), 121 (preset node), 123 (values
 in requests) and 129 (every container) in ``tests/unit/flows/test_admit_rules.py``;
 125 (the configuration) in ``tests/unit/webhook/test_webhook_configuration.py``.
-What 125 and 127 say of the rendered chart waits for the chart (``case_numbers.PARTIAL``).
+What 125 and 127 say of the rendered chart waits for the chart
+(``case_numbers.WAIT_FOR_THE_CHART``).
 """
 
 from collections.abc import Mapping

@@ -108,6 +108,13 @@ async def test_case_n4_a_body_that_is_too_large_is_refused_with_the_limit() -> N
     assert answer["Error"] == "the body is larger than 1000 bytes"
 
 
+async def test_a_body_that_is_not_packed_as_it_says_is_the_callers_fault() -> None:
+    async with extender() as client:
+        answer = await client.ask("/filter", b"{}", status=400, **{"Content-Encoding": "gzip"})
+
+    assert answer["Error"] == "/filter: the body cannot be decoded as its headers say"
+
+
 async def test_case_n4_five_megabytes_of_node_objects_are_read_whole() -> None:
     notes = {REGISTER: ONE_CARD, "team/filler": "x" * 50_000}
     nodes = [{"metadata": {"name": f"t{n}", "annotations": notes}} for n in range(100)]

@@ -407,3 +407,40 @@ def test_a_refusal_given_before_a_lock_was_stuck_is_not_given_again() -> None:
 
     assert "is stuck on pod team-a/p1" in str(again.rejections["node-a"])
     assert held.refused["uid-of-p2"].nodes == ("node-a",)
+
+
+def test_a_pod_that_fits_on_the_last_of_five_thousand_nodes_only_gets_that_one() -> None:
+    held = open_books()
+    names = [f"node-{number:04d}" for number in range(5_000)]
+    for name in names:
+        put_node(held, name, register=ONE_CARD.replace("a0", name))
+        if name != names[-1]:
+            whole = clusters.promise(name, [clusters.share(f"GPU-{name}", 24_576)])
+            held.ledger.assume(pending(f"on-{name}", WHOLE).request, whole)
+
+    result = ask(held, pending("p1", WHOLE), *names)
+
+    assert result.fitting == (names[-1],)
+    assert len(result.rejections) == 4_999
+
+
+def test_a_new_pod_that_asks_alike_has_the_answer_whatever_the_order_of_the_nodes() -> None:
+    held = two_nodes()
+    too_much = clusters.asks(memory_mib=30_000)
+    first = ask(held, pending("p1", too_much), "node-a", "node-b")
+
+    same = ask(held, pending("p2", too_much), "node-b", "node-a")
+
+    assert same.rejections is first.rejections
+    assert set(held.refused) == {"uid-of-p1", "uid-of-p2"}
+    assert set(ask(held, pending("p3", too_much), "node-b").rejections) == {"node-b"}
+
+
+def test_a_pod_with_a_claim_of_its_own_is_judged_by_itself() -> None:
+    """Its claim is what keeps others off, not what keeps it off."""
+    held = two_nodes()
+    whole = pending("p1", WHOLE)
+    assert ask(held, whole, "node-a").fitting == ("node-a",)
+    assert ask(held, pending("p2", WHOLE), "node-a").fitting == ()
+
+    assert ask(held, whole, "node-a").fitting == ("node-a",)

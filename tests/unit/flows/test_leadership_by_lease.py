@@ -88,11 +88,15 @@ def test_case_164_a_lease_without_holder_or_duration_is_no_crash() -> None:
         {"spec": {"holderIdentity": None, "leaseDurationSeconds": None}},
         {"spec": {"holderIdentity": 5, "renewTime": 7, "leaseDurationSeconds": "15"}},
         {"spec": {"leaseDurationSeconds": 0}},
+        {"spec": {"holderIdentity": "x-1_ab12", "renewTime": "1"}},
+        {"spec": {"holderIdentity": "x-1_ab12", "leaseDurationSeconds": 0}},
+        {"spec": {"holderIdentity": "x-1_ab12", "leaseDurationSeconds": "15"}},
     ):
         state.observe(lease.decode_lease(raw), 0)
         assert not state.leads(0)
 
-    state.observe(lease.decode_lease({"spec": {"holderIdentity": "x-1_ab12"}}), 0)
+    whole = {"spec": {"holderIdentity": "x-1_ab12", "leaseDurationSeconds": 15}}
+    state.observe(lease.decode_lease(whole), 0)
 
     assert state.leads(14.9)
     assert not state.leads(15)

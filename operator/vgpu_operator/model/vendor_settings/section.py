@@ -1,7 +1,7 @@
 """What all sections of the settings share."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Final, TypeAlias
 
 import pydantic
@@ -12,6 +12,31 @@ LARGEST: Final = 2**31 - 1
 
 LONGEST_S: Final = 10 * 366 * 24 * 3600.0
 """The longest time that can be set, in seconds: ten years."""
+
+
+MOST_TOLD: Final = 8
+"""Faults of one file that are told at once."""
+
+_LONGEST_PLACE: Final = 120
+
+
+def told(faults: Iterable[tuple[str, str]]) -> str:
+    """Return places and what is wrong there as one sentence, of the first few and cut where long.
+
+    >>> told([("a.b", "no such field"), ("c", "too large")])
+    'a.b: no such field; c: too large'
+    """
+    found = list(faults)
+    sentences = [f"{_shown_place(place)}: {what}" for place, what in found[:MOST_TOLD]]
+    if len(found) > MOST_TOLD:
+        sentences.append(f"and {len(found) - MOST_TOLD} more")
+    return "; ".join(sentences)
+
+
+def _shown_place(place: str) -> str:
+    """Return a place as it may stand in a line: names of fields may hold anything."""
+    shown = "".join(one if one.isprintable() else repr(one)[1:-1] for one in place[:_LONGEST_PLACE])
+    return shown if len(place) <= _LONGEST_PLACE else f"{shown}…"
 
 
 class Section(pydantic.BaseModel):
