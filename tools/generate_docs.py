@@ -29,7 +29,7 @@ from prometheus_client import metrics as prom_metrics
 from vgpu_operator.cli import run
 from vgpu_operator.flows import books, reasons
 from vgpu_operator.machines import diagram
-from vgpu_operator.metrics import collector, instruments
+from vgpu_operator.metrics import cards_page, collector, instruments
 from vgpu_operator.model import reason, settings
 from vgpu_operator.scheduling import masks
 from vgpu_operator.vendors import registry
@@ -186,14 +186,19 @@ def metrics() -> str:
         _family_row(family, vars(family)["_labelnames"])
         for family in collector.BooksCollector(empty).collect()
     ]
+    rows += [_row(name, "gauge", labels, text) for name, text, labels in cards_page.described()]
     return doc_tables.table(("Name", "Type", "Labels", "Meaning"), rows)
 
 
 def _family_row(family: prom.Metric, labels: Iterable[str]) -> tuple[str, str, str, str]:
     # The library drops the suffix of a counter's name and puts it back on its page.
     name = f"{family.name}_total" if family.type == "counter" else family.name
+    return _row(name, family.type, labels, family.documentation)
+
+
+def _row(name: str, kind: str, labels: Iterable[str], text: str) -> tuple[str, str, str, str]:
     spoken = ", ".join(doc_tables.code(label) for label in labels)
-    return doc_tables.code(name), family.type, spoken or "none", family.documentation
+    return doc_tables.code(name), kind, spoken or "none", text
 
 
 # Layers.

@@ -192,8 +192,8 @@ class Simulation:
     def record(self, raw: paper.Json) -> records.PodRecord:
         """Return a pod as the flows see it; it is there from now on."""
         metadata = shape.mapping(raw.get("metadata"))
-        name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-        record = self._record(self._paper.put_pod(raw, uid=name))
+        uid = f"{metadata.get('namespace', '')}:{metadata.get('name', '')}"
+        record = self._record(self._paper.put_pod(raw, uid=uid))
         pod_events.pod_seen(self.books, record)
         return record
 

@@ -10,7 +10,7 @@ made for it work. They come from the leader only: with two replicas a sum over
 all targets must not double.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +21,8 @@ from vgpu_operator.model import device
 
 MIB: Final = 1024 * 1024
 ZONE: Final = "vGPU"
+CARD_LABELS: Final = ("zone", "node", "device_uuid", "device_index", "device_type")
+SHARE_LABELS: Final = ("zone", "namespace", "node", "pod", "container_index", "device_uuid")
 LINES: Final = 500
 """Lines of a page that are written at once."""
 
@@ -93,6 +95,15 @@ _SHARE_SERIES: Final[Sequence[tuple[str, str, Callable[[_Share], float | None]]]
 )
 
 
+def described() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield every series' name, its help and its labels."""
+    for name, help_text, _ in _CARD_SERIES:
+        more = ("device_cores",) if name == _WITH_CORES else ()
+        yield name, help_text, (*CARD_LABELS, *more)
+    for name, help_text, _ in _SHARE_SERIES:
+        yield name, help_text, SHARE_LABELS
+
+
 async def pieces(books: Books) -> AsyncIterator[bytes]:
     """Yield the page's pieces; nothing where this replica does not lead."""
     if not books.leader:
@@ -118,13 +129,8 @@ async def _cards(books: Books) -> list[_Card]:
         for vendor in books.vendors:
             for used in books.ledger.usage(node, vendor.spec.keyword):
                 card = used.device
-                labels = _labels(
-                    zone=ZONE,
-                    node=node,
-                    device_uuid=card.id,
-                    device_index=str(card.index),
-                    device_type=card.type,
-                )
+                texts = (ZONE, node, card.id, str(card.index), card.type)
+                labels = _labels(CARD_LABELS, texts)
                 found.append(_Card(labels, card, used))
     return found
 
@@ -133,15 +139,10 @@ async def _shares(books: Books) -> list[_Share]:
     found = []
     async for node in steps.through(sorted(books.nodes)):
         for row in books.ledger.holders(node):
-            labels = _labels(
-                zone=ZONE,
-                namespace=row.pod.namespace,
-                node=node,
-                pod=row.pod.name,
-                container_index=str(row.container),
-                device_uuid=row.share.card_id,
-            )
-            found.append(_Share(labels, row.share.memory_mib, row.share.cores_percent))
+            pod, share = row.pod, row.share
+            texts = (ZONE, pod.namespace, node, pod.name, str(row.container), share.card_id)
+            labels = _labels(SHARE_LABELS, texts)
+            found.append(_Share(labels, share.memory_mib, share.cores_percent))
     return found
 
 
@@ -167,8 +168,9 @@ def _line(name: str, labels: str, value: float | None) -> str:
     return f"{name}{{{labels}}} {float(value)!r}\n"
 
 
-def _labels(**texts: str) -> str:
-    return ",".join(f'{name}="{_escaped(text)}"' for name, text in texts.items())
+def _labels(names: Sequence[str], texts: Sequence[str]) -> str:
+    pairs = zip(names, texts, strict=True)
+    return ",".join(f'{name}="{_escaped(text)}"' for name, text in pairs)
 
 
 def _escaped(text: str) -> str:
