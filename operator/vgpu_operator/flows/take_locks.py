@@ -19,10 +19,6 @@ MOST_WAITS = 4
 GRACE_DECAY = 0.95
 """By how much the grace shrinks with each lock that is taken without a conflict."""
 
-LONGEST_GRACE_S = 2.0
-"""A plugin that takes longer to remove its lock is one that counts its requests: it
-looks at the lock first, and leaves alone what names another pod."""
-
 
 def take(
     books: Books,
@@ -92,7 +88,9 @@ def take(
             # Somebody wrote the Node in between, or our own write may have
             # happened: what the watch shows next decides.
             if is_handed_over:
-                books.release_grace_s = min(LONGEST_GRACE_S, 2 * books.release_grace_s)
+                # A plugin that takes longer has lost its lock by then.
+                longest_s = max(SHORTEST_GRACE_S, books.settings.lock.release_after_s)
+                books.release_grace_s = min(longest_s, 2 * books.release_grace_s)
             if books.nodes.get(node) is seen:
                 now = yield effects.AwaitChange(node=node, pod=pod)
             continue
