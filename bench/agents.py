@@ -100,9 +100,17 @@ async def serve(kubeconfig: str, *, delay_s: float, expect: int) -> None:
         _, version = await kube.list(paths.PODS)
 
         async def watch() -> None:
-            async for event in kube.watch(paths.PODS, resource_version=version):
-                if event["type"] in ("ADDED", "MODIFIED"):
-                    agents.see(event["object"])
+            since = version
+            while True:
+                try:
+                    async for event in kube.watch(paths.PODS, resource_version=since):
+                        if event["type"] in ("ADDED", "MODIFIED"):
+                            agents.see(event["object"])
+                except errors.ApiError as fault:
+                    print(f"agents: the watch ended: {fault}", file=sys.stderr, flush=True)
+                pods, since = await kube.list(paths.PODS)
+                for pod in pods:
+                    agents.see(pod)
 
         watching = asyncio.create_task(watch())
         _say(ready=True)
