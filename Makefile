@@ -58,6 +58,19 @@ audit: $(STAMP) ## Look the locked dependencies up in the advisory database; che
 sbom: $(STAMP) ## Write the bill of materials to dist/sbom.cdx.json (CycloneDX)
 	$(BIN)/python tools/sbom.py dist/sbom.cdx.json
 
+SEEDS ?= 2000
+SEED ?=
+JOBS ?= $(shell nproc)
+
+.PHONY: simulate
+simulate: $(STAMP) ## Let SEEDS=100000 histories happen, JOBS side by side; SEED=7 tells one
+	PYTHONPATH=operator:tests $(BIN)/python -m simulation \
+		$(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --jobs $(JOBS))
+
+.PHONY: simulate-mutants
+simulate-mutants: $(STAMP) ## Look for a history that finds each deliberate defect
+	PYTHONPATH=operator:tests $(BIN)/python -m simulation --mutants --seeds $(SEEDS) --jobs $(JOBS)
+
 .PHONY: bench
 bench: $(STAMP) ## Measure everything that is promised of speed; QUICK=1 for 3 minutes
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/bench.txt

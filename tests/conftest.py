@@ -4,7 +4,7 @@ import os
 
 import hypothesis
 
-pytest_plugins = ["support.control_plane"]
+pytest_plugins = ["support.control_plane", "support.helm"]
 
 # No deadline: machines that run tests are shared. In CI the same examples every
 # time, so that a change is judged by what it changed; elsewhere new ones.

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Final
 
 import agent_docs
+import chart_docs
+import chart_files
 import dialect_docs
 import doc_tables
 import prometheus_client as prom
@@ -87,6 +89,9 @@ def stale_files() -> dict[Path, str]:
         except ValueError as fault:
             raise SystemExit(f"{path.relative_to(ROOT)}: {fault}") from fault
         if wanted != text:
+            stale[path] = wanted
+    for path, wanted in chart_files.texts().items():
+        if not path.is_file() or path.read_text(encoding="utf-8") != wanted:
             stale[path] = wanted
     return stale
 
@@ -222,6 +227,8 @@ def toy_vendor() -> str:
 
 
 BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
+    "chart-ignored": chart_docs.ignored_values,
+    "chart-values": chart_docs.values,
     "configuration": setting_docs.configuration,
     "dialect-keys": dialect_docs.dialect_keys,
     "events": events,

@@ -35,6 +35,7 @@ from vgpu_operator.metrics import server as metrics_server
 from vgpu_operator.model import settings as model_settings
 from vgpu_operator.vendors import registry as vendor_registry
 from vgpu_operator.webhook import certificates as webhook_certificates
+from vgpu_operator.webhook import keeper as webhook_keeper
 from vgpu_operator.webhook import routes as webhook_routes
 from vgpu_operator.webhook import server as webhook_server
 
@@ -73,6 +74,9 @@ class Options:
         webhook_certificate: certificate and key file; None = one is made.
         webhook_hosts: names that a made certificate is for.
         webhook_ca_file: where the made certificate's CA is written; None = nowhere.
+        webhook_secret: namespace and name of the Secret that keeps the made
+            certificate; None = it lasts as long as the process.
+        webhook_configuration: the MutatingWebhookConfiguration that is told its CA.
     """
 
     settings: model_settings.Settings
@@ -82,6 +86,8 @@ class Options:
     webhook_certificate: tuple[Path, Path] | None = None
     webhook_hosts: tuple[str, ...] = ("localhost", "127.0.0.1")
     webhook_ca_file: Path | None = None
+    webhook_secret: tuple[str, str] | None = None
+    webhook_configuration: str = ""
     lease: tuple[str, str] | None = None
     hostname: str = ""
 
@@ -103,7 +109,7 @@ class Operator:
         self.sink = events.EventSink(
             kube,
             self.clock,
-            may_write=lambda: self.books.leader,
+            may_write=self._may_write,
             on_failure=_log_lost_event,
             on_drop=lambda event: self.instruments.count_dropped_event(event.reason),
         )
@@ -112,7 +118,7 @@ class Operator:
             kube,
             self.sink,
             decode_pod=lambda raw: intake.decode_pod(self.books, raw),
-            may_write=lambda: self.books.leader,
+            may_write=self._may_write,
             wait=self.waits.change,
             tell=lambda news: self.intake.react(news),
             on_failure=self._effect_failed,
@@ -146,6 +152,16 @@ class Operator:
             options.settings,
             observe_lag=self.instruments.observe_lag,
         )
+        self.keeper: webhook_keeper.Keeper | None = None
+        if options.webhook_bind is not None and options.webhook_secret is not None:
+            self.keeper = webhook_keeper.Keeper(
+                kube,
+                self.clock,
+                secret=options.webhook_secret,
+                configuration=options.webhook_configuration,
+                hosts=options.webhook_hosts,
+                leads=lambda: self.books.leader,
+            )
         self.ports: dict[str, int] = {}
         self._stop = asyncio.Event()
         self._term = 0
@@ -201,7 +217,7 @@ class Operator:
             return f"the first list of nodes and pods from {self.client.server_url} is not complete"
         if not self.leader.reachable:
             return f"the API server at {self.client.server_url} does not answer"
-        return ""
+        return self.keeper.not_ready_because if self.keeper is not None else ""
 
     async def may_serve(self) -> str:
         """Return why filter and bind must not be answered; empty when they may.
@@ -211,9 +227,9 @@ class Operator:
         """
         if self._stop.is_set():
             return "the operator stops; kube-scheduler tries again"
-        if not self.books.leader:
+        if not self._may_write():
             await self.leader.refresh()
-        if not self.books.leader:
+        if not self._may_write():
             holder = self.leader.holder or "nobody"
             return f"this replica does not lead ({holder} holds the Lease); ask the leader"
         if not self._term_synced.is_set():
@@ -222,6 +238,10 @@ class Operator:
             except TimeoutError:
                 return "the ledger is not complete yet; kube-scheduler tries again"
         return ""
+
+    def _may_write(self) -> bool:
+        """Whether this process leads, and not only when it last looked."""
+        return self.books.leader and self.leader.may_lead()
 
     @contextlib.asynccontextmanager
     async def _servers(self) -> AsyncIterator[None]:
@@ -263,6 +283,11 @@ class Operator:
             standing=self.books.ledger.quota_standing,
             observe=self.instruments.count_admission,
         )
+        if self.keeper is not None:
+            self._spawn(self.keeper.run())
+            return await webhook_server.start(
+                state, address.host, address.port, self.keeper.context
+            )
         if options.webhook_certificate is not None:
             files = webhook_certificates.CertificateFiles(*options.webhook_certificate)
             return await webhook_server.start(state, address.host, address.port, files)

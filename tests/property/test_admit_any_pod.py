@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from support import json_patch
@@ -96,7 +96,16 @@ SETTINGS = model_settings.build(
 VENDORS = registry.build(SETTINGS)
 
 
+NO_CONTAINER = {
+    "spec": {
+        "containers": [None],
+        "initContainers": [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": 1}}}],
+    }
+}
+
+
 @given(pods)
+@example(NO_CONTAINER)
 @settings(deadline=None)
 def test_any_pod_gets_a_verdict_and_is_changed_at_most_once(pod: dict[str, Any]) -> None:
     verdict = admit.admit(pod, settings=SETTINGS, vendors=VENDORS)

@@ -75,3 +75,22 @@ def locks(nodes: list[dict[str, Any]]) -> dict[str, str]:
         for node in nodes
         if LOCK in annotations(node)
     }
+
+
+def promised(
+    nodes: list[dict[str, Any]], pods: list[dict[str, Any]]
+) -> dict[str, tuple[float, float, float]]:
+    """Return slots, bytes and percent of cores that pods which have not ended hold, by card."""
+    totals = {
+        card["id"]: (0.0, 0.0, 0.0)
+        for node in nodes
+        for card in json.loads(annotations(node).get(REGISTER, "[]"))
+    }
+    for pod in pods:
+        if pod["status"]["phase"] in ("Succeeded", "Failed") or not pod["spec"].get("nodeName"):
+            continue
+        for container in shares(annotations(pod).get(ALLOCATED, "")):
+            for card, memory, cores in container:
+                slots, held, percent = totals[card]
+                totals[card] = (slots + 1, held + memory * 2**20, percent + cores)
+    return totals

@@ -1,4 +1,4 @@
-"""A relay on loopback in front of the API server: slow, or silent, whenever a test wants it.
+"""A relay on loopback in front of the API server: slow, silent or refusing as a test wants it.
 
 It passes TLS through as it is, so that the operator logs in with its own
 certificate, and every byte of both directions comes as late as the test says.
@@ -25,6 +25,7 @@ class SlowApi:
     Attributes:
         delay_s: how late each chunk of bytes is passed on.
         open: cleared = nothing is passed on at all, as if the server hung.
+        refusing: new connections are reset at once.
     """
 
     def __init__(self, upstream: str) -> None:
@@ -33,6 +34,7 @@ class SlowApi:
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self.delay_s = 0.0
+        self.refusing = False
         self.open = asyncio.Event()
         self.open.set()
 
@@ -51,19 +53,26 @@ class SlowApi:
         path.write_text(yaml.safe_dump(content))
         return path
 
+    def cut(self) -> None:
+        """Break every connection, watches among them."""
+        for task in tuple(self._tasks):
+            task.cancel()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
         writers = [writer]
         try:
+            if self.refusing:
+                return
             there = await asyncio.open_connection(self._host, self._port)
             writers.append(there[1])
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._pass_on(reader, there[1]))
                 both.create_task(self._pass_on(there[0], writer))
-        except* (OSError, _Ended):
-            pass
+        except* (OSError, _Ended, asyncio.CancelledError):
+            pass  # cut, or the end of the test: asyncio's own callback stumbles over the latter
         finally:
             for one in writers:
                 one.transport.abort()

@@ -2,14 +2,13 @@
 
 import asyncio
 import contextlib
-import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
 
-from support import api_audit, samples
+from support import api_audit, ledger_page, samples
 from vgpu_operator.agent import simulator, spec
 from vgpu_operator.cli import grounds
 from vgpu_operator.cli import stack as cli_stack
@@ -148,20 +147,7 @@ class World:
 
     async def ledger(self) -> dict[str, tuple[float, float, float]]:
         """Return slots, bytes and cores promised on every card, as the operator exports them."""
-        text = await fetch(f"{self.replica.metrics_url}/metrics")
-        found: dict[str, list[float]] = {}
-        for place, name in enumerate(
-            (
-                "hami_gpu_shared_count",
-                "hami_gpu_memory_allocated_bytes",
-                "hami_gpu_core_allocated_ratio",
-            )
-        ):
-            for card, value in re.findall(
-                rf'^{name}{{.*device_uuid="([^"]+)".*}} (\S+)$', text, re.MULTILINE
-            ):
-                found.setdefault(card, [0.0, 0.0, 0.0])[place] = float(value)
-        return {card: (slots, memory, cores) for card, (slots, memory, cores) in found.items()}
+        return ledger_page.read(await fetch(f"{self.replica.metrics_url}/metrics"))
 
     async def until_handshake(self, node: str, wanted: Callable[[str | None], bool]) -> None:
         async def reached() -> bool:

@@ -144,7 +144,6 @@ class Kubelet:
                 rejected = functools.partial(objects.rejected_patch, why=fault)
                 self._tasks.start(self._write_status(uid, rejected))
                 return True
-            self._log.info("served", pod=objects.full_name(pod), container=call.container)
             if self._switches.die_after_first_container:
                 self._switches.paused = True
                 self._log.info("fell silent")
@@ -175,7 +174,13 @@ class Kubelet:
             surroundings=self,
             sleep=self._sleep,
         )
-        return f"rpc error: code = Unknown desc = {result.error}" if result.error else ""
+        if result.error:
+            return f"rpc error: code = Unknown desc = {result.error}"
+        if (served := self._pods.get(uid)) is not None:
+            cards = ",".join(share.device_id for share in result.shares)
+            name = objects.full_name(served)
+            self._log.info("served", pod=name, container=call.container, cards=cards)
+        return ""
 
     def _conversation(
         self, call: objects.ContainerCall

@@ -43,6 +43,17 @@ def run(
     webhook_ca_file: Annotated[
         Path | None, typer.Option(help="Where to write the CA of a made certificate.")
     ] = None,
+    webhook_secret: Annotated[
+        str | None,
+        typer.Option(
+            help="Secret that keeps a made certificate, as NAMESPACE/NAME: all replicas show it, "
+            "the leader renews it."
+        ),
+    ] = None,
+    webhook_configuration: Annotated[
+        str | None,
+        typer.Option(help="MutatingWebhookConfiguration that the leader tells its CA."),
+    ] = None,
     metrics_bind: Annotated[str, typer.Option(help="Metrics and health.")] = "127.0.0.1:9395",
     leader_lease: Annotated[
         str,
@@ -68,6 +79,14 @@ def run(
         )
     if (webhook_cert is None) != (webhook_key is None):
         raise errors.SettingsError("--webhook-cert and --webhook-key go together; give both")
+    if (webhook_secret is None) != (webhook_configuration is None):
+        raise errors.SettingsError(
+            "--webhook-secret and --webhook-configuration go together; give both"
+        )
+    if webhook_secret is not None and webhook_cert is not None:
+        raise errors.SettingsError(
+            "--webhook-cert gives a certificate and --webhook-secret has one made; give one of them"
+        )
     options = app.Options(
         settings=load_settings(config, device_config=device_config),
         extender_bind=listen.parse_address(extender_bind, option="--extender-bind"),
@@ -82,6 +101,12 @@ def run(
         ),
         webhook_hosts=tuple(webhook_host or ("localhost", "127.0.0.1")),
         webhook_ca_file=webhook_ca_file,
+        webhook_secret=(
+            split_name(webhook_secret, option="--webhook-secret", of="a Secret")
+            if webhook_secret
+            else None
+        ),
+        webhook_configuration=webhook_configuration or "",
         lease=parse_lease(leader_lease),
         hostname=leader_hostname or os.uname().nodename,
     )
@@ -162,9 +187,16 @@ def parse_lease(text: str) -> tuple[str, str] | None:
     """
     if text == "none":
         return None
+    return split_name(text, option="--leader-lease", of="a Lease, or none")
+
+
+def split_name(text: str, *, option: str, of: str) -> tuple[str, str]:
+    """Read ``NAMESPACE/NAME``.
+
+    Raises:
+        SettingsError: it is no such text.
+    """
     namespace, slash, name = text.partition("/")
     if not slash or not namespace or not name or "/" in name:
-        raise errors.SettingsError(
-            f"--leader-lease {text!r} is neither none nor NAMESPACE/NAME of a Lease"
-        )
+        raise errors.SettingsError(f"{option} {text!r} is not NAMESPACE/NAME of {of}")
     return namespace, name

@@ -230,6 +230,8 @@ def _patch(
     yield from _metadata_patch(pod, containers, vendors)
     yield from _spec_patch(shape.mapping(pod.get("spec")), containers, settings)
     for container in containers:
+        if not container.raw:
+            continue  # null or without a name: the API server refuses it, and has no place for env
         yield from _resources_patch(container)
         yield from _env_patch(container, asked, hidden)
 

@@ -48,6 +48,13 @@ class LeaderFollower:
             self._state.holder if self._lease is not None else "no Lease is followed, this process"
         )
 
+    def may_lead(self) -> bool:
+        """Whether the Lease that was last seen to be ours holds still, by our own clock.
+
+        A process that was frozen finds it expired at once, before it reads anything.
+        """
+        return self._lease is None or self._state.leads(self._clock.monotonic_s())
+
     async def run(self) -> None:
         """Keep reading until cancelled."""
         while True:
@@ -78,7 +85,7 @@ class LeaderFollower:
         self._decide()
 
     def _decide(self) -> None:
-        leads = self._lease is None or self._state.leads(self._clock.monotonic_s())
+        leads = self.may_lead()
         if leads != self._leads:
             self._leads = leads
             self._on_change(leads)

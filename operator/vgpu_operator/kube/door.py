@@ -117,14 +117,12 @@ class Door:
 
     async def _welcome(self, connection: "Connection", accepted: socket.socket) -> None:
         """Hand an accepted socket over to HTTP, after its TLS handshake."""
-        over_tls = self._tls is not None
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection,
                 accepted,
                 ssl=self._tls,
-                ssl_handshake_timeout=self._limits.head_s if over_tls else None,
-                ssl_shutdown_timeout=SHUTDOWN_TLS_S if over_tls else None,
+                ssl_shutdown_timeout=None if self._tls is None else SHUTDOWN_TLS_S,
             )
         except OSError:  # ssl.SSLError and TimeoutError are such: no fault of ours
             pass

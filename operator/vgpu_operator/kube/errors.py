@@ -5,7 +5,8 @@ ApiError
  ├── Unauthorized 401  our credentials are not accepted
  ├── Denied       403  our rights do not reach that far, or admission refused
  ├── NotFound     404  the object is not there
- ├── Conflict     409  a precondition failed: version, UID, already bound
+ ├── Conflict     409  a precondition failed: version, UID, already bound; 422 where
+ │                     a patch names the UID of an earlier object of that name
  ├── Expired      410  the resourceVersion is too old: list again
  ├── Invalid      400, 422  the object is not acceptable
  ├── TooMany      429  asked to slow down
@@ -84,6 +85,9 @@ _BY_STATUS: dict[int, type[ApiError]] = {
     429: TooMany,
 }
 
+_OTHER_UID = "metadata.uid: Invalid value"
+"""A patch's UID is no precondition to the API server, but a field that may not change."""
+
 _TOKEN = re.compile(r"(?i)((?:bearer|basic)\s+)\S+")
 
 
@@ -101,5 +105,7 @@ def from_answer(
         words = body[:_LONGEST_MESSAGE].decode("utf-8", "replace")
     words = _TOKEN.sub(r"\1…", words)[:_LONGEST_MESSAGE]
     kind = _BY_STATUS.get(status, ServerFault if status >= 500 else ApiError)
+    if kind is Invalid and _OTHER_UID in words:
+        kind = Conflict
     seconds = float(retry_after) if retry_after and retry_after.isdecimal() else None
     return kind(f"{verb} {path}: {status} {words}".rstrip(), status=status, retry_after_s=seconds)

@@ -33,3 +33,16 @@ def lease(namespace: str, name: str) -> str:
         f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}"
         f"/leases/{quote(name, safe='')}"
     )
+
+
+def secret(namespace: str, name: str) -> str:
+    """Return the path of one Secret."""
+    return f"{namespaced(namespace, 'secrets')}/{quote(name, safe='')}"
+
+
+def mutating_webhook(name: str) -> str:
+    """Return the path of one MutatingWebhookConfiguration."""
+    return (
+        "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/"
+        f"{quote(name, safe='')}"
+    )

@@ -1,5 +1,6 @@
 """Counters and histograms that the shell turns while it works."""
 
+import asyncio
 from collections.abc import Mapping
 
 import prometheus_client as prom
@@ -61,6 +62,12 @@ class Instruments:
             buckets=LAG_BUCKETS,
             registry=self.registry,
         )
+        self._running = prom.Gauge(
+            "vgpu_event_loop_tasks",
+            "Tasks that have not ended: they come and go with the load, only a leak lasts.",
+            registry=self.registry,
+        )
+        self._running.set_function(_tasks)
 
     def observe_verb(self, verb: str, outcome: str, seconds: float) -> None:
         """Note one answered extender request."""
@@ -94,6 +101,13 @@ class Instruments:
     def observe_lag(self, seconds: float) -> None:
         """Note how late a timer was."""
         self._lag.observe(seconds)
+
+
+def _tasks() -> float:
+    try:
+        return float(len(asyncio.all_tasks()))
+    except RuntimeError:  # asked outside the loop
+        return 0.0
 
 
 def resource_of(path: str) -> str:

@@ -297,3 +297,17 @@ async def test_an_api_server_that_is_away_costs_no_pod():
         await w.until_phase("p1", "Running")
 
         assert w.notes("p1")[PHASE] == "success"
+
+
+async def test_a_deletion_that_an_answer_shows_before_the_watch_is_seen():
+    async with world(ONE_NODE) as w:
+        w.bind("p1", ENTRY)
+        await w.until_phase("p1", "Running")
+        raw = w.pod("p1")
+        version = str(int(raw["metadata"]["resourceVersion"]) + 1000)
+        going = {"deletionTimestamp": "2026-01-15T10:00:00Z", "resourceVersion": version}
+        answer = {**raw, "metadata": {**raw["metadata"], **going}}
+
+        w.sim.node("sim-1").kubelet.remember_pod(answer)
+
+        await w.kube.until(lambda: w.pod("p1") == {})

@@ -451,3 +451,30 @@ def test_cards_are_chosen_again_under_the_lock_when_the_node_has_changed_meanwhi
     text = talk.expects(effects.BindPod).annotations["hami.io/vgpu-devices-allocated"]
     other = {"GPU-a0": "GPU-a1", "GPU-a1": "GPU-a0"}[card]
     assert text == f"{other},NVIDIA,20000,0:;"
+
+
+def test_a_binding_that_the_watch_shows_before_its_answer_is_not_waited_for() -> None:
+    pod = pending()
+    held = known(pod)
+
+    talk = Dialogue(bind.bind(held, bind_args(pod), NOW))
+    talk.answers("11")
+    talk.expects(effects.BindPod)
+    held.ledger.observe(bound(pod))
+    talk.answers()
+
+    assert talk.result == BOUND
+    assert not held.bound, "no later event of that pod may ever come"
+
+
+def test_a_binding_whose_pod_is_gone_before_its_answer_is_not_waited_for() -> None:
+    pod = pending()
+    held = known(pod)
+
+    talk = Dialogue(bind.bind(held, bind_args(pod), NOW))
+    talk.answers("11")
+    talk.expects(effects.BindPod)
+    held.ledger.forget(pod.key.uid)
+    talk.answers()
+
+    assert not held.bound

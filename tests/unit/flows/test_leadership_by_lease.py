@@ -133,3 +133,16 @@ def test_a_lease_whose_version_alone_has_changed_is_not_renewed() -> None:
         state.observe(lease.decode_lease(seen), second)
 
     assert not state.leads(15)
+
+
+def test_an_answer_that_there_is_no_lease_makes_no_old_renewal_new() -> None:
+    state = Leadership(hostname="x-1")
+    state.observe(renewed(), 0)
+    state.observe(None, 1)
+    assert (state.leads(1), state.holder) == (False, "")
+
+    state.observe(renewed(), 28)
+    assert not state.leads(28), "that renewal is 28 s old, whatever was read in between"
+
+    state.observe(renewed(at="2"), 30)
+    assert state.leads(30)

@@ -314,3 +314,26 @@ def test_a_stamp_that_was_refused_is_asked_for_again_by_the_next_event() -> None
 
     assert [patch.resource_version for patch in writes(again)] == ["12"]
     assert has_cards(held)
+
+
+@pytest.mark.parametrize("seconds", [0, 30])
+def test_a_follower_drops_the_cards_whose_handshake_its_leader_has_removed(seconds: float) -> None:
+    held = open_books()
+    held.leader = False
+    put_node(held)
+    gone = node(version="11", handshake=None, allocatable=0)
+
+    register.node_seen(held, gone, later(seconds))
+    restarted = open_books()
+    register.node_seen(restarted, gone, later(seconds))
+
+    assert has_cards(held) is has_cards(restarted) is False
+
+
+def test_a_register_text_that_has_just_changed_keeps_the_cards_without_a_handshake() -> None:
+    held = open_books()
+    put_node(held)
+
+    put_node(held, version="11", register=TWO_CARDS, handshake=None, allocatable=0)
+
+    assert has_cards(held)

@@ -16,6 +16,7 @@ from support.operator_books import (
 )
 from vgpu_operator.flows import books, effects, pod_events, reconcile, register, wake
 from vgpu_operator.flows import filter as flow_filter
+from vgpu_operator.model import records
 
 WHOLE = clusters.asks(percent=100)
 HOLDER = bound(pending("p9", WHOLE), memory_mib=24576)
@@ -187,3 +188,23 @@ def test_nothing_is_due_for_a_follower() -> None:
     held.leader = False
 
     assert not wake.is_due(held)
+
+
+def test_a_lock_that_is_stuck_no_longer_wakes_who_was_refused_for_it() -> None:
+    owner = bound(pending("p9"), admitted=False)
+    held = open_books()
+    put_node(held)
+    pod_events.pod_seen(held, owner)
+    # Its lock is gone with the Node, so that its service changes no Node either.
+    reconcile.quick_tick(held, later(400))
+    refused = flow_filter.filter_nodes(held, pending("p1"), ["node-a"], later(400))
+    assert "stuck" in refused.rejections["node-a"].text
+    held.woken_generation = held.ledger.generation
+
+    served = bound(pending("p9"), phase=records.BindPhase.SUCCESS, version="21")
+    pod_events.pod_seen(held, served)
+    reconcile.quick_tick(held, later(401))
+
+    assert wake.is_due(held)
+    assert woken(held) == ["node-a"]
+    assert not wake.is_due(held), "once is enough"

@@ -120,3 +120,15 @@ async def test_a_clock_that_is_set_back_keeps_no_term_alive() -> None:
     await world.after(5)
 
     assert world.told == [True, False]
+
+
+async def test_a_process_that_was_frozen_past_its_lease_may_not_lead_before_it_reads() -> None:
+    world = Follower()
+    world.renew()
+    await world.after(0)
+    assert world.follower.may_lead()
+
+    world.clock.turn(15)
+
+    assert not world.follower.may_lead()
+    assert world.told == [True]

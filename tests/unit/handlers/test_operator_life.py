@@ -4,9 +4,11 @@ import asyncio
 
 import pytest
 
+from support import turned_clock
 from support.fake_kube import FakeKube
 from vgpu_operator import app
-from vgpu_operator.kube import errors, listen
+from vgpu_operator.flows import effects
+from vgpu_operator.kube import errors, listen, paths, perform
 from vgpu_operator.model import settings
 
 LOCAL = listen.Address(host="127.0.0.1", port=0)
@@ -80,7 +82,7 @@ async def test_a_term_that_begins_during_the_first_list_needs_a_second_one() -> 
 
 async def test_a_new_leader_tells_what_he_saw_while_he_followed() -> None:
     options = app.Options(
-        settings=settings.Settings(), extender_bind=LOCAL, metrics_bind=LOCAL, lease=("a", "b")
+        settings=settings.Settings(), extender_bind=LOCAL, metrics_bind=LOCAL, lease=None
     )
     kube = FakeKube()
     notes = {"hami.io/node-nvidia-register": "{{"}
@@ -96,3 +98,30 @@ async def test_a_new_leader_tells_what_he_saw_while_he_followed() -> None:
 
     assert len(operator.sink) == 1
     assert (await operator.sink._next()).reason == "RegisterUnreadable"
+
+
+async def test_a_leader_that_was_frozen_past_its_lease_writes_nothing_when_it_goes_on() -> None:
+    """SIGSTOP and SIGCONT: what a flow had in mind is not sent, nothing is read before."""
+    options = app.Options(
+        settings=settings.Settings(),
+        extender_bind=LOCAL,
+        metrics_bind=LOCAL,
+        lease=("kube-system", "hami"),
+        hostname="x-1",
+    )
+    kube, clock = FakeKube(), turned_clock.TurnedClock()
+    spec = {"holderIdentity": "x-1_ab", "renewTime": "1", "leaseDurationSeconds": 15}
+    kube.put(paths.lease("kube-system", "hami"), {"spec": spec})
+    kube.put("/api/v1/nodes/n", {"metadata": {"name": "n"}})
+    operator = app.Operator(options, kube, clock)
+    await operator.leader.refresh()
+    patch = effects.PatchNode(node="n", annotations={"a": "b"}, resource_version="")
+    await operator.performer.perform(patch)
+    assert len(kube.sent("PATCH", "/api/v1/nodes/n")) == 1
+
+    clock.turn(15)
+
+    with pytest.raises(perform.NotLeading):
+        await operator.performer.perform(patch)
+    assert len(kube.sent("PATCH", "/api/v1/nodes/n")) == 1
+    operator.stop()

@@ -40,6 +40,14 @@ async def test_each_status_is_an_error_of_its_own_kind(
     assert caught.value.status == status
 
 
+async def test_a_patch_for_an_earlier_pod_of_that_name_is_a_conflict() -> None:
+    # As kube-apiserver 1.36 answers: the UID in a merge patch is no precondition to it.
+    words = 'Pod "p" is invalid: metadata.uid: Invalid value: "u1": field is immutable'
+    async with api_server(always(422, {"message": words})) as served:
+        with pytest.raises(errors.Conflict, match="422 .*field is immutable"):
+            await served.kube.patch("/api/v1/pods/p", {"metadata": {"uid": "u1"}})
+
+
 async def test_an_error_without_json_says_what_came_and_is_cut() -> None:
     async with api_server(always(502, b"<html>bad gateway" + b"x" * 5000)) as served:
         with pytest.raises(errors.ServerFault, match="502 <html>bad gateway") as caught:

@@ -121,3 +121,23 @@ def test_the_plugin_stops_at_a_bad_entry_even_behind_the_one_it_would_take() -> 
 def test_a_share_that_would_not_read_back_is_not_written() -> None:
     with pytest.raises(ValueError, match="a;b"):
         pod_devices.encode_pod_devices(((share("a;b"),),))
+
+
+def test_what_stands_behind_more_parts_than_any_pod_has_is_one_unreadable_entry() -> None:
+    entry = "GPU-a0,NVIDIA,1,0:;"
+
+    read = pod_devices.decode_pod_devices("x:;" + entry * 5000)
+
+    assert len(read.shares) == 2049
+    # The first container's, and all containers from the 2,049th on, cut at 2,048 entries.
+    assert {fault.segment for fault in read.faults} == {0, 2048}
+    assert len(read.faults) <= 2 + 2048
+
+
+def test_segments_that_mean_nothing_at_the_end_are_no_fault_however_many() -> None:
+    text = "GPU-a0,NVIDIA,1,0:;" + ";" * 100_000
+
+    read = pod_devices.decode_pod_devices(text, containers=3)
+
+    assert [len(shares) for shares in read.shares] == [1, 0, 0]
+    assert read.faults == ()

@@ -1,0 +1,264 @@
+"""One history, before it happens: the cluster, the weather, and who does what when.
+
+A history is a value: the same seed gives the same one, and a part of its
+actions and faults can be left out to see whether the rest is enough.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from simulation import weather
+from simulation.chance import Chance
+from simulation.server import Json
+
+REPLICAS: Final = ("a", "b")
+NAMESPACE: Final = "team"
+
+MOST_PODS = 8
+MOST_TROUBLE = 6
+
+BAD_REGISTERS: Final = ("nonsense", "[{", '{"id": 1}', "a,b:", "")
+BAD_LOCKS: Final = (
+    "nonsense",
+    "2026-03-01T08:00:00Z,team,nobody",
+    "2031-01-01T00:00:00Z,team,nobody",
+    "2026-03-01T08:00:00Z",
+    ",,",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """Something that somebody does at a time.
+
+    Attributes:
+        name: unique in its history.
+        at: virtual seconds.
+        what: which method of the world does it.
+        args: its arguments.
+    """
+
+    name: str
+    at: float
+    what: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.what} {' '.join(f'{k}={v}' for k, v in self.args.items())}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Everything that a seed decides before the first step.
+
+    Attributes:
+        seed: which.
+        nodes: entries of the agent's simulation file.
+        rates: how bad the way to the API server is.
+        replicas: names of the replicas; one alone follows no Lease.
+        blind: the plugins see no lock, and take other pods than they are called for.
+        settings: the operator's configuration as a file would say it.
+        actions: in their order.
+        end_s: when all trouble is over.
+    """
+
+    seed: int
+    nodes: tuple[Json, ...]
+    rates: weather.Rates
+    replicas: tuple[str, ...]
+    blind: bool
+    settings: Json
+    actions: tuple[Action, ...]
+    end_s: float
+
+
+def write(seed: int) -> History:
+    """Return the history of that seed."""
+    chance = Chance(seed)
+    n_nodes = chance.one_of((1, 1, 2, 2, 3), "nodes")
+    nodes = tuple(_node(chance, number) for number in range(1, n_nodes + 1))
+    names = [node["name"] for node in nodes]
+    replicas = REPLICAS if chance.happens(0.7, "two") else REPLICAS[:1]
+    rates = chance.one_of(
+        (weather.CALM, weather.USUAL, weather.USUAL, weather.ROUGH, weather.STORM), "weather"
+    )
+    settings: Json = {
+        "lock": {"expiryS": chance.one_of((8.0, 20.0), "expiry"), "releaseAfterS": 3.0},
+        "handshake": {"intervalS": 5.0, "expiryS": 20.0},
+        "ledger": {"auditIntervalS": 20.0},
+        "bind": {
+            "stuckAfterS": 15.0,
+            "timeLimitS": chance.one_of((30.0, 600.0), "limit"),
+            "stuckPod": chance.one_of(("report", "report", "delete"), "stuck pod"),
+        },
+    }
+    actions = [*_pods(chance, names), *_trouble(chance, names, replicas)]
+    actions.sort(key=lambda action: (action.at, action.name))
+    return History(
+        seed=seed,
+        nodes=nodes,
+        rates=rates,
+        replicas=replicas,
+        blind=chance.happens(0.3, "blind"),
+        settings=settings,
+        actions=tuple(actions),
+        end_s=max([16.0, *(a.at + a.args.get("for_s", 0.0) for a in actions)]) + 1.0,
+    )
+
+
+def _node(chance: Chance, number: int) -> Json:
+    name = f"n{number}"
+    cards: list[Json] = [
+        {"id": f"{name}-gpu{index}", "memory": 10_000, "count": 3, "type": "NVIDIA A10"}
+        for index in range(chance.integer(1, 2, "cards", name))
+    ]
+    if chance.happens(0.3, "dcu", name):
+        cards.append({"vendor": "DCU", "id": f"{name}-dcu0", "memory": 8_000, "count": 2})
+    return {
+        "name": name,
+        "cards": cards,
+        "delay": chance.one_of((0.0, 0.05, 0.8, 2.0), "delay", name),
+    }
+
+
+def _pods(chance: Chance, names: list[str]) -> list[Action]:
+    found = []
+    n_pods = chance.integer(2, MOST_PODS, "pods")
+    begin = 0.0
+    for number in range(1, n_pods + 1):
+        name = f"p{number}"
+        # Bursts, with pauses in between.
+        begin += chance.one_of((0.0, 0.0, 0.02, 0.5, 5.0), "pause", name)
+        found.append(
+            Action(name=f"make {name}", at=3.0 + begin, what="create_pod", args=_pod(chance, name))
+        )
+        later = 3.0 + begin + chance.between(0.01, 12.0, "later", name)
+        what = chance.one_of(
+            ("", "", "", "delete_pod", "finish_pod", "finish_pod", "touch_pod", "replace_pod"),
+            "end",
+            name,
+        )
+        if what:
+            args: dict[str, Any] = {"name": name}
+            if what == "delete_pod":
+                args["grace_s"] = chance.one_of((None, None, 0), "grace", name)
+            if what == "finish_pod":
+                later += 2.0
+            if what == "replace_pod":
+                args = _pod(chance, name, "again")
+            found.append(Action(name=f"{what} {name}", at=later, what=what, args=args))
+    return found
+
+
+def _pod(chance: Chance, name: str, turn: str = "") -> dict[str, Any]:
+    shape = chance.one_of(
+        ("one", "one", "one", "two cards", "two containers", "init", "both vendors", "dcu"),
+        "shape",
+        name,
+        turn,
+    )
+    memory = chance.one_of((2_000, 4_000, 6_000, 10_000), "memory", name, turn)
+    return {
+        "name": name,
+        "shape": shape,
+        "memory": memory,
+        "cores": chance.one_of((0, 30, 60, 100), "cores", name, turn),
+    }
+
+
+def _trouble(chance: Chance, names: list[str], replicas: tuple[str, ...]) -> list[Action]:
+    found = []
+    parties = [
+        *(f"op-{each}" for each in replicas),
+        *(f"sched-{each}" for each in replicas),
+        *names,
+    ]
+    for number in range(chance.integer(0, MOST_TROUBLE, "trouble")):
+        key = f"t{number}"
+        what = chance.one_of(
+            (
+                "kill",
+                "kill",
+                "pause",
+                "pause",
+                "pause_replica",
+                "pause_replica",
+                "jump_clock",
+                "outage",
+                "forget_history",
+                "sicken_card",
+                "stop_plugin",
+                "spoil_register",
+                "remove_register",
+                "delist_cards",
+                "delete_node",
+                "cordon_card",
+                "remove_lock",
+                "write_lock",
+                "forge_pod",
+                "mark_failed",
+                "take_lease",
+                "trip",
+                "trip",
+                "trip",
+            ),
+            "what",
+            key,
+        )
+        at = chance.between(1.0, 18.0, "at", key)
+        for_s = chance.one_of((0.2, 2.0, 8.0, 25.0, 40.0), "for", key)
+        node = chance.one_of(names, "node", key)
+        args: dict[str, Any]
+        match what:
+            case "kill" | "pause":
+                args = {"party": chance.one_of(parties, "party", key), "for_s": for_s}
+            case "pause_replica":
+                args = {"replica": chance.one_of(replicas, "replica", key), "for_s": for_s}
+            case "jump_clock":
+                args = {
+                    "party": chance.one_of(parties, "party", key),
+                    "by_s": chance.one_of((-3600.0, -40.0, -2.0, 2.0, 40.0, 3600.0), "by", key),
+                    "for_s": for_s,
+                }
+            case "outage":
+                args = {"for_s": min(for_s, 25.0)}
+            case "forget_history" | "take_lease":
+                args = {}
+            case "sicken_card" | "cordon_card":
+                args = {"node": node, "for_s": for_s}
+            case "stop_plugin" | "delete_node" | "delist_cards":
+                args = {"node": node, "for_s": chance.one_of((3.0, 12.0, 32.0), "gone", key)}
+            case "spoil_register":
+                args = {"node": node, "text": chance.one_of(BAD_REGISTERS, "text", key)}
+            case "write_lock":
+                args = {"node": node, "text": chance.one_of(BAD_LOCKS, "text", key)}
+            case "trip":
+                writer = chance.one_of(("op", "op", "op", "node"), "writer", key)
+                choices = [f"op-{each}" for each in replicas] if writer == "op" else names
+                args = {
+                    "party": chance.one_of(choices, "party", key),
+                    "write": chance.one_of(
+                        ("lock", "lock", "binding", "binding", "any")
+                        if writer == "op"
+                        else ("serve", "any"),
+                        "write",
+                        key,
+                    ),
+                    "skip": chance.integer(0, 2, "skip", key),
+                    "how": chance.one_of(
+                        ("pause", "pause replica", "pause replica", "kill", "kill before"),
+                        "how",
+                        key,
+                    ),
+                    # A replica that sleeps for long loses its Lease meanwhile.
+                    "for_s": chance.one_of((2.0, 18.0, 25.0, 35.0), "stumbles for", key),
+                }
+            case "mark_failed":
+                args = {"name": f"p{chance.integer(1, 4, 'marked', key)}"}
+            case "forge_pod":
+                args = {"name": f"p{chance.integer(1, 4, 'forged', key)}", "node": node}
+            case _:
+                args = {"node": node}
+        found.append(Action(name=f"{key} {what}", at=at, what=what, args=args))
+    return found
