@@ -29,7 +29,7 @@ def page(found: Mapping[str, Any]) -> str:
         _machine(found["machine"], {name: part["others_cores"] for name, part in parts.items()}),
     ]
     blocks += [WRITERS[name](parts[name]["rows"]) for name in WRITERS if name in parts]
-    return "\n\n".join(blocks) + "\n"
+    return "\n\n".join([*blocks, LIMITS]) + "\n"
 
 
 def _machine(machine: Mapping[str, Any], others: Mapping[str, float]) -> str:
@@ -71,12 +71,13 @@ def _in_process(rows: Rows) -> str:
 def _over_http(rows: Rows) -> str:
     kinds = list(rows[0]["asked"])
     asked = _table(
-        ("nodes", "pods", *kinds),
+        ("nodes", "pods", *kinds, "an empty handler"),
         (
             (
                 f"{row['nodes']:,}",
                 f"{row['pods']:,}",
                 *(_both(row["asked"][kind]) for kind in kinds),
+                _both(row["empty"]) if row["empty"] else "",
             )
             for row in rows
         ),
@@ -113,7 +114,9 @@ def _over_http(rows: Rows) -> str:
     return (
         "## A big cluster, over HTTP\n\n"
         "`/filter` and `/prioritize` together, all names sent in a new order each time, p50 / "
-        f"p99 in milliseconds:\n\n{asked}\n\nStart and steady state:\n\n{started}"
+        "p99 in milliseconds. The *empty handler* reads the same names in the same framework, "
+        "and answers what it always answers: what Python's HTTP alone costs.\n\n"
+        f"{asked}\n\nStart and steady state:\n\n{started}"
     )
 
 
@@ -248,3 +251,19 @@ Set-ups: nodes have 8 NVIDIA cards of 24,576 MiB and 10 slots; pods ask for one 
 1,000 MiB; pods name the scheduler themselves, so the webhook is not part of it. Device
 plugins are simulated by one process for all nodes: two PATCHes of the pod, a GET and a
 PATCH of the node, one pod after another on each node."""
+
+LIMITS = """## What limits it
+
+- *A question over HTTP.* The same question takes twice to three times as long when nothing
+  was asked for 5 ms as when the last answer has just been given: its data and code are
+  out of the processor's caches by then, and the time goes into fetching them. Of 5,000
+  names, reading, finding rows, writing, and HTTP itself are two thirds; fit and scores
+  of 40,000 cards are the rest. See decisions 0022 and 0023.
+- *A burst.* API server, etcd, kube-scheduler, plugins and operator share two cores, so
+  a pod takes what all of them compute for it. The operator's part is spread evenly: a
+  quarter answers HTTP, a fifth each goes into API requests, into binding, and into
+  reading what the watches show, a tenth into filter and scores.
+- *A start.* A pod costs 0.2 to 0.4 ms: JSON, what it asks for, what it holds, what that
+  costs its cards and its quota. One core reads them one after another.
+- *Requests beyond two a pod* are locks handed over while the plugin was removing them.
+  The operator leaves a plugin longer when that has happened (decision 0017)."""

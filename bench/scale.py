@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from bench import cluster, freed, machine, objects, quantiles
+from bench import cluster, empty, freed, machine, objects, quantiles
 from vgpu_operator.kube import paths
 
 
@@ -31,6 +31,7 @@ class Scale:
     memory_mib: float = 0.0
     start_cpu_s: float = 0.0
     asked: dict[str, Asked] = field(default_factory=dict)
+    empty: Asked | None = None
     busy: Asked | None = None
     events_per_s: float = 0.0
     cores_for_events: float = 0.0
@@ -61,6 +62,8 @@ async def measure(
         found.start_cpu_s = machine.process_cpu_s(pid)
         for name, containers in QUESTIONS.items():
             found.asked[name] = await ask(made, containers, repeats=repeats)
+        async with empty.server(nodes) as url:
+            found.empty = await ask(made, QUESTIONS["one container"], repeats=repeats, url=url)
         found.memory_mib = machine.memory_mib(pid)
         if events_s:
             await _under_events(made, found, pid, seconds=events_s, rate=event_rate)
@@ -101,21 +104,27 @@ async def _place_on_the_last(made: cluster.Bed, found: Scale) -> None:
 
 
 async def ask(
-    made: cluster.Bed, containers: list[dict[str, str]], *, repeats: int, pause_s: float = 0.0
+    made: cluster.Bed,
+    containers: list[dict[str, str]],
+    *,
+    repeats: int,
+    pause_s: float = 0.0,
+    url: str = "",
 ) -> Asked:
     """Ask about the same kind of pod again and again, as kube-scheduler does."""
     took = []
+    url = url or made.running.extender_url
     names = list(made.nodes)
     async with aiohttp.ClientSession() as session:
         for number in range(repeats + 5):
             pod = _pod(number, containers)
             body = orjson.dumps({"Pod": pod, "NodeNames": names})
             begun = time.perf_counter()
-            answer = await _post(session, f"{made.running.extender_url}/filter", body)
+            answer = await _post(session, f"{url}/filter", body)
             fitting = orjson.loads(answer)["NodeNames"]
             if fitting:
                 body = orjson.dumps({"Pod": pod, "NodeNames": fitting})
-                await _post(session, f"{made.running.extender_url}/prioritize", body)
+                await _post(session, f"{url}/prioritize", body)
             took.append(1000 * (time.perf_counter() - begun))
             if pause_s:
                 await asyncio.sleep(pause_s)

@@ -56,6 +56,7 @@ FOUND = {
                     "memory_mib": 400.0,
                     "events_per_s": 500.0,
                     "cores_for_events": 0.2,
+                    "empty": {"p50_ms": 2.0, "p99_ms": 3.0},
                     "busy": TIMES,
                     "longest_step_s": 0.02,
                     "last_node_s": 0.4,
