@@ -71,6 +71,22 @@ simulate: $(STAMP) ## Let SEEDS=100000 histories happen, JOBS side by side; SEED
 simulate-mutants: $(STAMP) ## Look for a history that finds each deliberate defect
 	PYTHONPATH=operator:tests $(BIN)/python -m simulation --mutants --seeds $(SEEDS) --jobs $(JOBS)
 
+RUNS ?= 50
+MINUTES ?= 60
+REPORT := build/reliability.json
+
+.PHONY: faults
+faults: $(STAMP) ## Kill, freeze and cut off every real component in a burst; RUNS=50 fail-overs
+	VGPU_FAULTS=all VGPU_FAILOVERS=$(RUNS) VGPU_RELIABILITY_REPORT=$(REPORT) \
+		$(BIN)/python -m pytest tests/apiserver/test_real_faults.py
+	@cat $(REPORT)
+
+.PHONY: soak
+soak: $(STAMP) ## Churn for MINUTES=60; fails when memory, tasks, connections or latency grow
+	VGPU_SOAK_MINUTES=$(MINUTES) VGPU_RELIABILITY_REPORT=$(REPORT) \
+		$(BIN)/python -m pytest tests/apiserver/test_soak.py
+	@cat $(REPORT)
+
 .PHONY: bench
 bench: $(STAMP) ## Measure everything that is promised of speed; QUICK=1 for 3 minutes
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/bench.txt

@@ -14,7 +14,7 @@ import time
 
 import orjson
 
-from bench import objects
+from bench import cluster, objects
 from vgpu_operator.kube import client, errors, paths
 from vgpu_operator.wire import keys
 
@@ -99,20 +99,11 @@ async def serve(kubeconfig: str, *, delay_s: float, expect: int) -> None:
         agents = Agents(kube, delay_s=delay_s)
         _, version = await kube.list(paths.PODS)
 
-        async def watch() -> None:
-            since = version
-            while True:
-                try:
-                    async for event in kube.watch(paths.PODS, resource_version=since):
-                        if event["type"] in ("ADDED", "MODIFIED"):
-                            agents.see(event["object"])
-                except errors.ApiError as fault:
-                    print(f"agents: the watch ended: {fault}", file=sys.stderr, flush=True)
-                pods, since = await kube.list(paths.PODS)
-                for pod in pods:
-                    agents.see(pod)
+        def see(kind: str, pod: objects.Json) -> None:
+            if kind in ("ADDED", "MODIFIED"):
+                agents.see(pod)
 
-        watching = asyncio.create_task(watch())
+        watching = asyncio.create_task(cluster.follow(kube, paths.PODS, see, since=version))
         _say(ready=True)
         while len(agents.served_at) < expect:
             agents.news.clear()

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,10 @@ from support import samples
 from vgpu_operator.cli import grounds
 from vgpu_operator.cli import stack as cli_stack
 from vgpu_operator.cli.cluster.control_plane import ControlPlane, ControlPlaneOptions
-from vgpu_operator.kube import client, paths
+from vgpu_operator.kube import client, errors, paths
+
+PAUSE_S = 0.2
+"""Between a list that failed and the next try."""
 
 AT_ONCE = 32
 """Requests of the load client that are under way at the same time."""
@@ -135,6 +138,25 @@ async def agents(made: Bed, *, delay_s: float, expect: int) -> AsyncIterator["Se
         if process.returncode is None:
             process.terminate()
         await process.wait()
+
+
+async def follow(
+    kube: client.KubeClient, path: str, see: Callable[[str, Any], None], *, since: str
+) -> None:
+    """Watch for ever, from a version on; list again when a watch ends."""
+    while True:
+        try:
+            async for event in kube.watch(path, resource_version=since):
+                see(event["type"], event["object"])
+        except errors.ApiError as fault:
+            print(f"the watch ended: {fault}", file=sys.stderr, flush=True)
+        try:
+            found, since = await kube.list(path)
+        except errors.ApiError:
+            await asyncio.sleep(PAUSE_S)
+            continue
+        for raw in found:
+            see("MODIFIED", raw)
 
 
 class Serving:

@@ -42,7 +42,9 @@ async def measure(*, rounds: int, nodes: int = 4, waiting: int = 5) -> Freed:
         async with cluster.agents(made, delay_s=0.0, expect=total * 10):
             bound = _Bound()
             _, version = await made.kube.list(paths.PODS)
-            watching = asyncio.create_task(bound.watch(made, version))
+            watching = asyncio.create_task(
+                cluster.follow(made.kube, paths.PODS, bound.see, since=version)
+            )
             names = iter(f"pod-{number}" for number in range(total))
             for _ in range(full):
                 await _create(made, next(names))
@@ -50,7 +52,7 @@ async def measure(*, rounds: int, nodes: int = 4, waiting: int = 5) -> Freed:
             await cluster.all_of(
                 [next(names) for _ in range(waiting)], lambda name: _create(made, name)
             )
-            await until_asked(made, full + waiting)
+            await until_refused(made, waiting)
             asked, cpu_s = await asked_filters(made), made.cpu_s()["operator"]
             took: list[float] = []
             stuck = 0
@@ -83,11 +85,11 @@ async def asked_filters(made: cluster.Bed) -> float:
     return (await made.metrics()).total(name, verb="filter")
 
 
-async def until_asked(made: cluster.Bed, count: float) -> None:
-    """Wait until so many filter calls have been answered."""
+async def until_refused(made: cluster.Bed, count: int) -> None:
+    """Wait until so many pods have been told that they fit nowhere."""
     async with asyncio.timeout(600):
         while True:
-            if await asked_filters(made) >= count:
+            if (await made.metrics()).total("vgpu_pods_refused") >= count:
                 return
             await asyncio.sleep(0.2)
 
@@ -106,20 +108,19 @@ class _Bound:
         self.latest = 0.0
         self._news = asyncio.Event()
 
-    async def watch(self, made: cluster.Bed, version: str) -> None:
-        async for event in made.kube.watch(paths.PODS, resource_version=version):
-            pod: Mapping[str, Any] = event["object"]
-            if event["type"] not in ("ADDED", "MODIFIED"):
-                continue
-            uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
-            if pod["spec"].get("nodeName") and uid not in self.seen:
-                self.seen.add(uid)
-                self.names[name] = None
-                self.latest = time.monotonic()
-            annotations = pod["metadata"].get("annotations") or {}
-            if annotations.get(agents.PHASE) == "success":
-                self.served.add(uid)
-            self._news.set()
+    def see(self, kind: str, pod: Mapping[str, Any]) -> None:
+        """Take in what a watch has shown."""
+        if kind not in ("ADDED", "MODIFIED"):
+            return
+        uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
+        if pod["spec"].get("nodeName") and uid not in self.seen:
+            self.seen.add(uid)
+            self.names[name] = None
+            self.latest = time.monotonic()
+        annotations = pod["metadata"].get("annotations") or {}
+        if annotations.get(agents.PHASE) == "success":
+            self.served.add(uid)
+        self._news.set()
 
     async def until(self, count: int, *, limit_s: float) -> bool:
         """Wait until so many have been bound; say whether that came in time."""

@@ -20,6 +20,8 @@ import setting_docs
 import yaml
 
 from vgpu_operator.model import device_config, settings
+from vgpu_operator.vendors import registry
+from vgpu_operator.wire import dialects, keys
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 CHART: Final = ROOT / "helm" / "vgpu-operator"
@@ -169,12 +171,39 @@ def operator_rules() -> str:
     return f"# {GENERATED}" + textwrap.dedent("\n".join(kept)) + "\n"
 
 
+# Keys of the protocol.
+
+
+def protocol_keys() -> str:
+    """Return the annotations that only the protocol's programs write, by kind of object.
+
+    Those by which people choose cards, and ``hami.io/device-cordon``, are not among them.
+    """
+    specs = [vendor.spec for vendor in registry.build(settings.with_every_vendor(_DEFAULTS))]
+    older = [
+        one for dialect in dialects.ALL for keys_ in dialect.node_keys.values() for one in keys_
+    ]
+    pods = {*dialects.POD_KEYS, keys.FENCE, *(key for spec in specs for key in spec.pod_keys)}
+    nodes = {
+        keys.NODE_LOCK,
+        keys.WAKE,
+        *(key for one in older for key in (one.register, one.handshake)),
+        *(dialect.lock_key for dialect in dialects.ALL),
+        *(key for s in specs for key in (s.register_key, s.handshake_key, s.lock_key)),
+    }
+    document = {"nodes": sorted(filter(None, nodes)), "pods": sorted(pods)}
+    return f"# {GENERATED}" + yaml.safe_dump(document)
+
+
+_DEFAULTS: Final = settings.Settings()
+
 FILES: Final[Mapping[str, Callable[[], str]]] = {
     "values.yaml": values,
     "values.schema.json": schema,
     "files/ignored.yaml": ignored_values,
     "files/device-config-defaults.yaml": device_defaults,
     "files/operator-rules.yaml": operator_rules,
+    "files/protocol-keys.yaml": protocol_keys,
 }
 """The chart's generated files."""
 

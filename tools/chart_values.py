@@ -192,6 +192,13 @@ class AdmissionPolicy(Values):
     `system:serviceaccount:kube-system:hami-ascend-device-plugin`."""
 
 
+class Cleanup(Values):
+    """What happens before the release is removed."""
+
+    enabled: bool = True
+    """Stop the operator and run `vgpu cleanup`: a Job, as Helm's pre-delete hook."""
+
+
 class Agent(Values):
     """Simulated nodes, for clusters without accelerators."""
 
@@ -300,6 +307,7 @@ class Chart(Values):
     devices: Devices = Devices()
     device_config: DeviceConfig = pydantic.Field(default=DeviceConfig(), alias="device-config")
     agent: Agent = Agent()
+    cleanup: Cleanup = Cleanup()
     admission_policy: AdmissionPolicy = AdmissionPolicy()
     network_policy: NetworkPolicy = NetworkPolicy()
     prometheus: Prometheus = Prometheus()
@@ -307,4 +315,3 @@ class Chart(Values):
     """HAMi's monitor on the nodes also shows its metrics' older names."""
     pod_security_policy: Any = ignored("Kubernetes 1.25 has removed PodSecurityPolicies")
     mock_device_plugin: Any = ignored("`agent` plays nodes without cards here")
-

@@ -90,10 +90,11 @@ def stale_files() -> dict[Path, str]:
             raise SystemExit(f"{path.relative_to(ROOT)}: {fault}") from fault
         if wanted != text:
             stale[path] = wanted
-    for path, wanted in chart_files.texts().items():
-        if not path.is_file() or path.read_text(encoding="utf-8") != wanted:
-            stale[path] = wanted
-    return stale
+    return stale | {
+        path: wanted
+        for path, wanted in chart_files.texts().items()
+        if not path.is_file() or path.read_text(encoding="utf-8") != wanted
+    }
 
 
 def main(arguments: list[str]) -> int:

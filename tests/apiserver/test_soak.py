@@ -29,21 +29,20 @@ async def test_churn_leaves_memory_tasks_connections_and_latency_flat() -> None:
     nodes = {"prefix": "sim-", "count": soak.NODES, "cards": soak.CARDS}
     async with world(configured=CONFIGURED) as here, here.simulate(nodes) as sim:
         churn = soak.Churn(here, sim)
-        end = time.monotonic() + 60 * MINUTES
-        samples, _ = await asyncio.gather(soak.samples_until(here, end), churn.go_on(end))
-
-        third = len(samples) // 3
-        second = soak.figures(samples[third : 2 * third])
-        last = soak.figures(samples[2 * third :])
+        thirds: list[soak.Third] = []
+        for _ in range(3):
+            end = time.monotonic() + 60 * MINUTES / 3
+            samples, _ = await asyncio.gather(soak.samples_until(here, end), churn.go_on(end))
+            rest = await soak.rested(here, thirds[-1] if thirds else None)
+            thirds.append(soak.third(samples, rest))
         reliability_report.note(
             "soak",
             f"{MINUTES:g} minutes",
-            second_third=second,
-            last_third=last,
+            thirds=[dataclasses.asdict(third) for third in thirds],
             **dataclasses.asdict(churn.done),
         )
         assert churn.done.pods > 10 * MINUTES
-        assert soak.growth(second, last) == []
+        assert soak.growth(thirds[1], thirds[2]) == []
 
         await here.until_no_lock()
         await here.assert_sound()

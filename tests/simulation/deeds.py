@@ -118,6 +118,43 @@ def forge_pod(world: "World", *, name: str, node: str) -> None:
     _ask(world, "PATCH", _pod_path(name), {"metadata": {"annotations": notes}})
 
 
+def foreign_bind(world: "World", *, name: str, node: str, memory: int) -> None:
+    """Another scheduler that keeps to the protocol binds a pod of its own, if it finds room.
+
+    It looks and writes in one moment, so it is as careful as one can be.
+    """
+    raw = world.api.objects.get(paths.node(node))
+    if raw is None or oracle.LOCK in oracle.notes(raw):
+        return
+    pods = [pod for pod in oracle.pods(world.api.objects) if oracle.node_of(pod) == node]
+    keys = oracle.VENDORS["NVIDIA"]
+    cards = oracle.registered(oracle.notes(raw).get(keys.register, "")) or {}
+    used = {card: oracle.Amount() for card in cards}
+    for pod in pods:
+        for (_, vendor, card), amount in oracle.held(pod).items():
+            if vendor == "NVIDIA" and card in used:
+                used[card] += amount
+    more = oracle.Amount(slots=1, memory=memory)
+    room = [card for card in cards if (used[card] + more).within(cards[card])]
+    if not room or any(map(oracle.unserved, pods)):
+        return
+    body = _pod(name, "one", memory, 0)
+    body["spec"]["schedulerName"] = "another-scheduler"
+    _ask(world, "POST", paths.namespaced(history.NAMESPACE, "pods"), body)
+    stamp = clocks.text(world.clock.now())
+    _annotate_node(world, node, {oracle.LOCK: f"{stamp},{history.NAMESPACE},{name}"})
+    text = f"{room[0]},NVIDIA,{memory},0:;"
+    promise = {
+        oracle.NODE: node,
+        oracle.PHASE: "allocating",
+        "hami.io/bind-time": str(int(world.clock.now().timestamp())),
+        keys.to_allocate: text,
+        keys.allocated: text,
+    }
+    binding = {"metadata": {"annotations": promise}, "target": {"name": node}}
+    _ask(world, "POST", f"{_pod_path(name)}/binding", binding)
+
+
 def mark_failed(world: "World", *, name: str) -> None:
     """A plugin says of a pod that runs that its allocation has failed."""
     raw = world.api.objects.get(_pod_path(name))
@@ -293,6 +330,7 @@ _DEEDS: Final[dict[str, Callable[..., None]]] = {
         touch_pod,
         replace_pod,
         forge_pod,
+        foreign_bind,
         mark_failed,
         trip,
         kill,

@@ -197,6 +197,8 @@ def _trouble(chance: Chance, names: list[str], replicas: tuple[str, ...]) -> lis
                 "remove_lock",
                 "write_lock",
                 "forge_pod",
+                "foreign_bind",
+                "foreign_bind",
                 "mark_failed",
                 "take_lease",
                 "trip",
@@ -253,6 +255,12 @@ def _trouble(chance: Chance, names: list[str], replicas: tuple[str, ...]) -> lis
                     ),
                     # A replica that sleeps for long loses its Lease meanwhile.
                     "for_s": chance.one_of((2.0, 18.0, 25.0, 35.0), "stumbles for", key),
+                }
+            case "foreign_bind":
+                args = {
+                    "name": f"f{number}",
+                    "node": node,
+                    "memory": chance.one_of((2_000, 6_000, 10_000), "foreign memory", key),
                 }
             case "mark_failed":
                 args = {"name": f"p{chance.integer(1, 4, 'marked', key)}"}

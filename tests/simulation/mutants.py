@@ -35,25 +35,6 @@ from vgpu_operator.wire import resource_version
 Patch: TypeAlias = contextlib.AbstractContextManager[Any]
 
 
-class _Everything(set[str]):
-    """A set that has everything in it."""
-
-    def __contains__(self, item: object) -> bool:
-        return True
-
-
-def trust_every_node() -> Patch:
-    """The pods of a node are never listed under its lock."""
-    opened = books.open_books
-
-    def open_books(*args: Any, **more: Any) -> books.Books:
-        made = opened(*args, **more)
-        made.trusted_nodes = _Everything()
-        return made
-
-    return mock.patch.object(books, "open_books", open_books)
-
-
 def swallow_node_conflicts() -> Patch:
     """A 409 for a Node's patch counts as done."""
     real = perform.Performer._patch_node
@@ -142,11 +123,6 @@ def forget_pods_that_failed() -> Patch:
     return mock.patch.object(pod_events, "pod_seen", pod_seen)
 
 
-def reserve_nothing() -> Patch:
-    """Cards of a bind under way are not counted."""
-    return _always(ledger.Ledger, "assume", None)
-
-
 def keep_reservations() -> Patch:
     """Cards of a bind that failed stay counted."""
     return _always(ledger.Ledger, "unassume", None)
@@ -213,23 +189,6 @@ def fence_nobody() -> Patch:
         return True
 
     return mock.patch.object(locks, "fence", fence)
-
-
-def bind_whatever_version() -> Patch:
-    """Bindings carry no version: a fence holds nobody back."""
-    real = perform.Performer._bind
-
-    async def bind_pod(self: perform.Performer, effect: effects.BindPod) -> None:
-        bare = effects.BindPod(
-            pod=effect.pod,
-            node=effect.node,
-            resource_version="",
-            annotations=effect.annotations,
-            labels=effect.labels,
-        )
-        await real(self, bare)
-
-    return mock.patch.object(perform.Performer, "_bind", bind_pod)
 
 
 def believe_the_first_plugin() -> Patch:
@@ -368,7 +327,6 @@ def jump_the_queue() -> Patch:
 MUTANTS: Final[Mapping[str, Callable[[], Patch]]] = {
     mutant.__name__: mutant
     for mutant in (
-        trust_every_node,
         swallow_node_conflicts,
         swallow_binding_conflicts,
         take_locks_unconditionally,
@@ -376,7 +334,6 @@ MUTANTS: Final[Mapping[str, Callable[[], Patch]]] = {
         take_no_answer_for_no,
         forget_pods_that_are_deleting,
         forget_pods_that_failed,
-        reserve_nothing,
         keep_reservations,
         lead_for_ever,
         lead_without_lease,
@@ -385,7 +342,6 @@ MUTANTS: Final[Mapping[str, Callable[[], Patch]]] = {
         wait_for_nobody,
         take_unbound_locks,
         fence_nobody,
-        bind_whatever_version,
         believe_the_first_plugin,
         leave_locks,
         wake_nobody,

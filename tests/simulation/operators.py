@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -15,8 +16,8 @@ from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import clock as kube_clock
 from vgpu_operator.kube import deliver, errors, paths
 
-BATCH_S = 0.1
-"""Kopf waits so long for more events of one object and hands on the last."""
+QUEUE_S = 0.05
+"""How long an event may wait in Kopf's queue of its object."""
 
 BODY_LIMIT = 2**20
 
@@ -31,7 +32,7 @@ class SimulatedOperator(app.Operator):
     """The real operator; only what needs sockets is replaced.
 
     Kopf's place is taken by two watches that do what Kopf does: events of one
-    object in order, the last of a short time only, objects independent of each other.
+    object in order, objects independent of each other.
     """
 
     def __init__(
@@ -116,18 +117,24 @@ class _Workers:
         self._take_in = take_in
         self._chance = chance
         self._name = name
-        self._waiting: dict[str, tuple[str | None, Json]] = {}
+        self._queues: dict[str, deque[tuple[str | None, Json]]] = {}
         self._count = 0
 
     def put(self, kind: str | None, raw: Json) -> None:
         uid = raw["metadata"]["uid"]
-        known = uid in self._waiting
-        self._waiting[uid] = (kind, raw)
-        if not known:
-            self._count += 1
-            pause_s = self._chance.between(0, BATCH_S, "batch", self._name, self._count)
-            asyncio.get_running_loop().call_later(pause_s, self._hand_on, uid)
+        queue = self._queues.setdefault(uid, deque())
+        queue.append((kind, raw))
+        if len(queue) == 1:
+            self._later(uid)
+
+    def _later(self, uid: str) -> None:
+        self._count += 1
+        pause_s = self._chance.between(0, QUEUE_S, "queue", self._name, self._count)
+        asyncio.get_running_loop().call_later(pause_s, self._hand_on, uid)
 
     def _hand_on(self, uid: str) -> None:
-        kind, raw = self._waiting.pop(uid)
+        queue = self._queues[uid]
+        kind, raw = queue.popleft()
+        if queue:
+            self._later(uid)
         deliver.deliver(self._take_in, kind, raw)

@@ -167,7 +167,6 @@ class World:
         """Note that an invariant is broken; the first counts."""
         if self.violation is None:
             self.violation = Violation(invariant=invariant, text=text)
-            self.story.tell("", f"VIOLATION {self.violation}", fault=True)
             self._over.set()
 
     # Watching.
@@ -277,6 +276,9 @@ class World:
             except (SpinsError, StandsStillError) as fault:
                 self.report(0, f"{type(fault).__name__}: {fault}")
             finally:
+                if self.violation is not None:
+                    self.story.tell("", f"VIOLATION {self.violation}", fault=True)
+                self.story.silent = True
                 self._watching = False
                 self.weather.is_over = True
                 for client in self.clients.values():

@@ -2,7 +2,7 @@
 
 Areas: A register texts and pod annotations, B handshake, C filter, D scores,
 E binding and locks, F ledger, G admission, H quotas, J scale, K leadership,
-L the autoscaler. Numbers between them were never given out. Section N, found by
+L the autoscaler, M the chart. Numbers between them were never given out. Section N, found by
 reading HAMi's source, counts from 1 again: its tests are named ``n4``, ``n6``, ….
 """
 
@@ -139,6 +139,17 @@ CASES: Final[Mapping[str, Mapping[int, str]]] = {
         167: "nodes that do not exist",
         168: "a node before its cards",
     },
+    "M": {
+        170: "versions of managed clusters",
+        172: "the configuration's version",
+        173: "a resource named twice",
+        175: "rights that kube-scheduler needs",
+        177: "spreading that stops updates",
+        179: "a wrong caBundle",
+        180: "renamed resources everywhere",
+        182: "books from what HAMi has written",
+        183: "who rolls on a changed configuration",
+    },
     "N": {
         4: "large bodies",
         6: "the last semicolon",
@@ -152,13 +163,6 @@ CASES: Final[Mapping[str, Mapping[int, str]]] = {
 
 NOT_TESTED: Final[Mapping[str, str]] = {}
 """Cases that do not apply here, and why, in a sentence."""
-
-WAIT_FOR_THE_CHART: Final[Mapping[str, str]] = {
-    "125": "The webhook's failure policy in the rendered chart is tested when there is a chart.",
-    "127": "The selectors in the rendered chart are tested when there is a chart.",
-    "166": "That the chart's Service selects followers too is tested when there is a chart.",
-}
-"""Cases of which all but the chart's part is tested, and what that part is, in a sentence."""
 
 WAIT_FOR_THE_METRIC: Final[Mapping[str, str]] = {
     "159": "How long locks are waited for and held is tested when there are series of it.",

@@ -147,6 +147,8 @@ class Burst:
             pods, nodes = await self._here.pods(), await self._here.nodes()
             if pods is None or nodes is None:
                 return False
+            over = api_audit.violations(nodes, pods)
+            assert not over, "; ".join(over)
             self.last = count(pods)
             return len(pods) == len(self.names) and self.last.settled and not api_audit.locks(nodes)
 

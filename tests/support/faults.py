@@ -225,7 +225,7 @@ FAULTS = (
     Fault(
         name="the agents are frozen past the lock",
         strike=_freeze_agents,
-        lasts=_for_seconds(BRIEF_S),
+        lasts=_for_seconds(LONG_S),
     ),
     Fault(
         name="everything is killed at once",

@@ -57,7 +57,9 @@ def _build(program: Path, go: toolchain.GoToolchain, report: Any) -> None:
         "pkg/lint/rules.k8sVersionMajor": "1",
         "pkg/lint/rules.k8sVersionMinor": "36",
     }
-    flags = " ".join(["-s -w", *(f"-X helm.sh/helm/v3/{key}={value}" for key, value in stamps.items())])
+    flags = " ".join(
+        ["-s -w", *(f"-X helm.sh/helm/v3/{key}={value}" for key, value in stamps.items())]
+    )
     with tempfile.TemporaryDirectory(prefix="build-helm-", dir=program.parent) as name:
         folder = Path(name)
         command = longrun.LongCommand(
@@ -153,9 +155,7 @@ class Helm:
 def one(objects: Sequence[Json], kind: str, name: str = "") -> Json:
     """Return the one object of that kind whose name ends so."""
     (found,) = [
-        item
-        for item in objects
-        if item["kind"] == kind and item["metadata"]["name"].endswith(name)
+        item for item in objects if item["kind"] == kind and item["metadata"]["name"].endswith(name)
     ]
     return found
 

@@ -37,7 +37,7 @@ LEASE_S = 4
 RETRY_S = 0.3
 """How often kube-scheduler looks at the Lease (times 1 to 2.2: its own jitter)."""
 
-LOCK_EXPIRY_S = 2.0
+LOCK_EXPIRY_S = 3.0
 """How old a lock may grow: less than the Lease, so that a frozen leader outlives both."""
 
 LEASE = ("kube-system", "vgpu-scheduler")

@@ -14,10 +14,10 @@ from typing import Annotated, NoReturn
 import typer
 
 import vgpu_operator
-from vgpu_operator.cli import agent, decode, errors, nodes, options, pods, run, simulate
+from vgpu_operator.cli import agent, cleanup, decode, errors, nodes, options, pods, run, simulate
 from vgpu_operator.cli.demo import command as demo
 
-_COMMANDS = (demo, nodes, pods, simulate, decode, run, agent)
+_COMMANDS = (demo, nodes, pods, simulate, decode, run, agent, cleanup)
 """In the order of ``--help``."""
 
 TRACEBACK = "VGPU_TRACEBACK"

@@ -4,6 +4,7 @@ Every path answers JSON that kube-scheduler can read, whatever went wrong.
 """
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -51,7 +52,7 @@ class Last:
     """What was answered last: the same is often asked or answered again.
 
     Attributes:
-        fitting: the names that the last filter answered.
+        fitting: the names that the last filter that was not refused from memory answered.
         rejections: those of the last pod that fitted nowhere.
         counts: how often each reason is among them.
         refusal: the answer that they make.
@@ -130,7 +131,11 @@ async def _filter(
     result = flow_filter.filter_nodes(desk.books, pod, names, desk.clock.now())
     limit_s = desk.books.settings.wake.catch_up_s
     if result.refused and result.again and limit_s > 0 and await desk.intake.freed(limit_s=limit_s):
-        result = flow_filter.filter_nodes(desk.books, pod, names, desk.clock.now())
+        again = flow_filter.filter_nodes(desk.books, pod, names, desk.clock.now())
+        if again.refused:
+            # What the first look had to say has not been said yet.
+            return dataclasses.replace(again, events=(*result.events, *again.events))
+        return again
     return result
 
 

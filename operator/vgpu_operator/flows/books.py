@@ -7,6 +7,7 @@ import datetime
 import functools
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from vgpu_operator.flows import unregistered
 from vgpu_operator.flows.lock_sights import LockSights
@@ -17,6 +18,11 @@ from vgpu_operator.model.settings import Settings
 from vgpu_operator.scheduling import fit
 from vgpu_operator.vendors import base, roster
 from vgpu_operator.wire import dialects, lock_kinds
+
+MOST_ANSWERS = 32
+"""Different questions whose refusals are kept: each may be 0.6 MiB at 5,000 nodes."""
+
+NOT_CLOSED: Mapping[str, reason.NodeRejection] = MappingProxyType({})
 
 SHORTEST_GRACE_S = 0.05
 """With requests to spare a plugin takes about 10 ms to remove its lock (recorded);
@@ -92,15 +98,16 @@ class Answer:
 class Answers:
     """Refusals given from one state of the ledger to one list of nodes.
 
-    Valid for every pod that asks alike and has no claim of its own.
+    Valid for every pod that asks alike, claims nothing and holds nothing. A page of
+    reasons for thousands of nodes is large, so only the last few are kept.
 
     Attributes:
         nodes: the list; the order in which they are asked for differs each time.
-        closed: which of them took nobody, whatever their cards.
+        closed: which of them took nobody, whatever their cards, and why.
     """
 
     nodes: tuple[str, ...] = ()
-    closed: frozenset[str] = frozenset()
+    closed: Mapping[str, reason.NodeRejection] = field(default_factory=dict)
     _names: frozenset[str] = frozenset()
     _generation: int = -1
     _by_wish: dict[object, Answer] = field(default_factory=dict)
@@ -111,7 +118,7 @@ class Answers:
         nodes: Sequence[str],
         generation: int,
         *,
-        closed: frozenset[str] = frozenset(),
+        closed: Mapping[str, reason.NodeRejection] = NOT_CLOSED,
     ) -> Answer | None:
         """Return the answer that a pod asking alike was given from this very state."""
         same = generation == self._generation and closed == self.closed
@@ -126,7 +133,7 @@ class Answers:
         generation: int,
         answer: Answer,
         *,
-        closed: frozenset[str] = frozenset(),
+        closed: Mapping[str, reason.NodeRejection] = NOT_CLOSED,
     ) -> None:
         """Keep an answer; those from another state or for other nodes are dropped."""
         same_nodes = self._are_for(nodes)
@@ -137,6 +144,8 @@ class Answers:
             self._names = frozenset(nodes)
         self.closed = closed
         self._generation = generation
+        while len(self._by_wish) >= MOST_ANSWERS:
+            del self._by_wish[next(iter(self._by_wish))]
         self._by_wish[_alike(wish)] = answer
 
     def _are_for(self, nodes: Sequence[str]) -> bool:
@@ -146,7 +155,7 @@ class Answers:
 def _alike(wish: request.PodRequest) -> object:
     """Return what two pods have in common that are answered alike."""
     return (
-        wish.containers,
+        tuple((one.kind, one.devices, one.impossible) for one in wish.containers),
         frozenset(wish.selections.items()),
         wish.node_policy,
         wish.card_policies,
@@ -191,7 +200,7 @@ class Books:
         turns: who waits for which node's lock.
         refused: pods that fitted nowhere, by UID.
         answers: why, as long as nothing changes.
-        scored: the scores that the last pod that fitted was judged by.
+        scored: how the last pod that fitted was judged.
         woken_generation: the ledger's generation up to which waiting pods
             have been woken.
         binding: UIDs with a bind under way.

@@ -53,13 +53,13 @@ def filter_nodes(
         books.ledger.unassume(uid)
     books.ledger.expire_claims(now)
     stuck = locks.closed_to(books, wish, now)
-    closed = frozenset(stuck)
     known = books.refused.get(uid)
-    if known is not None or not books.ledger.has_claim(uid):
-        # Without a claim of its own its answer is that of whoever asked alike.
-        kept = books.answers.find(wish, nodes, books.ledger.generation, closed=closed)
+    has_nothing = not books.ledger.has_claim(uid) and books.ledger.holding(uid) is None
+    if has_nothing:
+        # Its answer is that of whoever asked alike: nothing of its own has to be left out.
+        kept = books.answers.find(wish, nodes, books.ledger.generation, closed=stuck)
         if kept is not None:
-            return _refuse(books, wish, kept, known)
+            return _refuse(books, wish, kept, known, books.answers.nodes)
 
     placement = _place_beside(books, wish, nodes, stuck) if stuck else place(books, wish, nodes)
     if placement.fitting:
@@ -73,17 +73,20 @@ def filter_nodes(
             events=_success_events(books, wish.pod, placement),
         )
     books.ledger.drop_claim(uid)
-    generation = books.ledger.generation
-    answer = books.answers.find(wish, nodes, generation, closed=closed)
-    if answer is None:
-        texts = frozenset(explain.texts(placement.rejections).values())
-        answer = Answer(rejections=placement.rejections, texts=texts)
-        books.answers.keep(wish, nodes, generation, answer, closed=closed)
-    return _refuse(books, wish, answer, known)
+    texts = frozenset(explain.texts(placement.rejections).values())
+    answer = Answer(rejections=placement.rejections, texts=texts)
+    if books.ledger.holding(uid) is not None:
+        return _refuse(books, wish, answer, known, nodes)
+    books.answers.keep(wish, nodes, books.ledger.generation, answer, closed=stuck)
+    return _refuse(books, wish, answer, known, books.answers.nodes)
 
 
 def _refuse(
-    books: Books, wish: request.PodRequest, answer: Answer, known: Refusal | None
+    books: Books,
+    wish: request.PodRequest,
+    answer: Answer,
+    known: Refusal | None,
+    nodes: Sequence[str],
 ) -> FilterResult:
     """Note that the pod fits nowhere as things stand; tell it once per set of reasons.
 
@@ -92,7 +95,7 @@ def _refuse(
     if not books.ledger.gone(wish.pod.uid):
         books.refused[wish.pod.uid] = Refusal(
             request=wish,
-            nodes=books.answers.nodes,
+            nodes=tuple(nodes),
             generation=books.ledger.generation,
             texts=answer.texts,
         )

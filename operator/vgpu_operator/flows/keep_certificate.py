@@ -102,9 +102,7 @@ def keep(
     if not leads:
         return kept
     trust: bytes | None = yield ReadTrust()
-    step = due(
-        kept_certificate.facts(kept), hosts=hosts, now=now, trusted=trust == kept.bundle
-    )
+    step = due(kept_certificate.facts(kept), hosts=hosts, now=now, trusted=trust == kept.bundle)
     if step is not Step.NOTHING:
         kept = yield from _renewed(kept, step, now)
         version: str = yield WriteSecret(kept=kept)

@@ -121,6 +121,9 @@ def step_handshakes(books: Books, nodes: Iterable[str], now: datetime.datetime) 
                 # Only now: a stamp that was asked for may have been refused.
                 registration.changed = False
             if handshake.Effect.DROP_DEVICES in acts:
+                if not registration.expired:
+                    # That is the reason from now on why the node has no cards.
+                    books.answers = Answers()
                 registration.expired = True
             if handshake.Effect.DROP_DEVICES in acts and books.ledger.devices(*place):
                 books.ledger.drop_devices(*place)
@@ -244,6 +247,9 @@ def _take_in_register(
             return []
         registration.changed = text is not None
     registration.text = text
+    if not books.ledger.devices(record.name, keyword):
+        # The reason why it has none is made from this text.
+        books.answers = Answers()
     if text is None and vendor.spec.register_key is None and registration.older is None:
         # Not a text that somebody may have removed by mistake: the kubelet no longer counts any.
         books.ledger.drop_devices(record.name, keyword)
@@ -254,7 +260,6 @@ def _take_in_register(
         decoded = vendor_records.decode_register(record, vendor, text)
     except errors.DecodeError as fault:
         registration.unreadable = fault.reason
-        books.answers = Answers()
         return _tell_fault(registration, record.name, str(fault), kept="the last good cards")
     registration.unreadable = ""
     registration.expired = first and _has_expired(record, keyword)

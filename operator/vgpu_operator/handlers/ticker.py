@@ -70,9 +70,9 @@ class Ticker:
         self._work.quick_tick()
 
     async def _first_audit(self) -> None:
-        """Audit Nodes once their watch runs: it begins with a list of its own, later than ours."""
+        """Audit once Kopf's watches run: they begin with lists of their own, later than ours."""
         await asyncio.sleep(FIRST_AUDIT_S)
-        await self._work.audit_nodes()
+        await self._work.audit_what_kopf_lists()
 
     async def _every(
         self,
@@ -83,7 +83,7 @@ class Ticker:
     ) -> None:
         """Do it every ``interval_s``; one failure is logged and stops nothing.
 
-        Work that would take more than ``part_of_time`` of the time is done less often.
+        Work that takes more than ``part_of_time`` of its interval is done less often.
         """
         clock = asyncio.get_running_loop().time
         pause_s = interval_s

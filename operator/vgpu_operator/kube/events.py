@@ -75,12 +75,15 @@ class EventSink:
         while True:
             event = await self._next()
             if not self._may_write():
+                # Never sent: this process may lead again and have the same to say.
+                self._sent.pop(event, None)
                 continue
             try:
                 await self._client.create(
                     paths.namespaced(_namespace(event), "events"), _body(event, self._clock.now())
                 )
             except errors.ApiError as fault:
+                self._sent.pop(event, None)
                 self._on_failure(event, fault)
             await asyncio.sleep(1 / PER_SECOND)
 

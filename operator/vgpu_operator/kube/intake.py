@@ -189,10 +189,12 @@ class Intake:
 
     async def _step_handshakes(self) -> None:
         async for node in steps.through(tuple(self._books.nodes)):
-            now = self._clock.now()
-            reaction = register.step_handshakes(self._books, (node,), now)
-            if reaction != effects.NOTHING:
-                self.react(reaction)
+            try:
+                reaction = register.step_handshakes(self._books, (node,), self._clock.now())
+                if reaction != effects.NOTHING:
+                    self.react(reaction)
+            except Exception:
+                log.exception("handshake failed", node=node)
 
     def quick_tick(self) -> None:
         """Do what must not wait so long, every second."""
@@ -234,7 +236,15 @@ class Intake:
         await self._take_in_pods()
         return self.pods_version
 
-    async def audit_nodes(self) -> None:
+    async def audit_what_kopf_lists(self) -> None:
+        """Forget the Nodes and ResourceQuotas that went between our list and Kopf's own."""
+        await self._audit_nodes()
+        try:
+            await self._take_in_quotas()
+        except errors.ApiError as fault:
+            log.warning("audit failed", error=str(fault))
+
+    async def _audit_nodes(self) -> None:
         """Forget the Nodes that are gone, if their watch has begun anew since we last looked.
 
         A deletion in between is not delivered.
@@ -256,7 +266,7 @@ class Intake:
         What the ledger knows from later than the list stays. Only what the watch
         should have shown counts as a difference: a list is often ahead of it.
         """
-        await self.audit_nodes()
+        await self._audit_nodes()
         try:
             await self._take_in_quotas()
             _, differences = await self._take_in_pods()

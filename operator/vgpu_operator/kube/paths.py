@@ -46,3 +46,10 @@ def mutating_webhook(name: str) -> str:
         "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/"
         f"{quote(name, safe='')}"
     )
+
+
+def deployment(namespace: str, name: str) -> str:
+    """Return the path of one Deployment."""
+    return (
+        f"/apis/apps/v1/namespaces/{quote(namespace, safe='')}/deployments/{quote(name, safe='')}"
+    )

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import TypeVar
 
-STEP_S = 0.01
+STEP_S = 0.002
 """How long one thing may go on before others get their turn again."""
 
 Item = TypeVar("Item")

@@ -140,10 +140,11 @@ class Ledger:
             or resource_version.is_earlier(record.resource_version, pod.record.resource_version)
         ):
             return False
+        notes = pod.notes
         pod.record = record
         if record.node or record.ended:
             pod.assumption = None
-        self._settle(uid, pod)
+        self._settle(uid, pod, notes_before=notes)
         if pod.holding is not None:
             self._residents.changed(pod.holding.node)
         if record.node or record.ended:
@@ -180,9 +181,10 @@ class Ledger:
                 f"pod {wish.pod} is bound to {pod.record.node!r} (phase {pod.record.phase!r}) "
                 "and cannot be assumed"
             )
+        notes_before = pod.notes
         pod.assumption = self._charging.of_choice(wish, chosen)
         pod.assumed_notes = {**wish.notes, **(notes or {})}
-        self._settle(uid, pod)
+        self._settle(uid, pod, notes_before=notes_before)
         self._residents.changed(chosen.node)
         self._claims.drop(uid, instead=pod.assumption)
 
@@ -191,8 +193,9 @@ class Ledger:
         pod = self._pods.get(uid)
         if pod is None or pod.assumption is None:
             return
+        notes = pod.notes
         pod.assumption = None
-        self._settle(uid, pod)
+        self._settle(uid, pod, notes_before=notes)
         if pod.record is None:
             self._pods.remove(pod)
 
@@ -203,8 +206,9 @@ class Ledger:
         pod = self._pods.get(uid)
         if pod is None:
             return
+        notes = pod.notes
         pod.record = pod.assumption = None
-        self._settle(uid, pod)
+        self._settle(uid, pod, notes_before=notes)
         self._pods.remove(pod)
 
     def gone(self, uid: str) -> bool:
@@ -365,7 +369,7 @@ class Ledger:
             claimed = tenants.of(
                 (claim.wish.pod, claim.wish.notes, claim.holding)
                 for claim in self._claims.on(node)
-                if claim is not own
+                if own is None or claim.wish.pod.uid != own.wish.pod.uid
             )
             return tenants.joined(held, claimed.get(vendor, tenants.NOBODY))
 
@@ -405,12 +409,17 @@ class Ledger:
             self._generation + 1,
         )
 
-    def _settle(self, uid: str, pod: pods.Pod) -> None:
-        """Bring the columns in line with what the pod holds now."""
+    def _settle(self, uid: str, pod: pods.Pod, *, notes_before: Mapping[str, str]) -> None:
+        """Bring the columns in line with what the pod holds now, and whose texts are read."""
         before, after = pod.holding, self._charging.of_pod(pod)
         pod.holding = after
         if before == after:
             self._residents.note(pod)
+            if after is not None and pod.notes != notes_before:
+                # What a vendor's rules read there may say now that something is free; what
+                # we are about to write never does.
+                self._residents.changed(after.node)
+                self._step(after.node, pod.assumption is None)
             return
         self._count(pod, before)
         self._residents.settle(pod, before)

@@ -105,11 +105,13 @@ def described() -> Iterator[tuple[str, str, tuple[str, ...]]]:
 
 
 async def pieces(books: Books) -> AsyncIterator[bytes]:
-    """Yield the page's pieces; nothing where this replica does not lead."""
-    if not books.leader:
+    """Yield the page's pieces; no further family once this replica does not lead."""
+    if not _leads(books):
         return
     cards = await _cards(books)
     for name, help_text, value in _CARD_SERIES:
+        if not _leads(books):
+            return
         lines = (
             _line(name, _with_cores(card) if name == _WITH_CORES else card.labels, value(card))
             for card in cards
@@ -118,9 +120,16 @@ async def pieces(books: Books) -> AsyncIterator[bytes]:
             yield piece
     shares = await _shares(books)
     for name, help_text, of_share in _SHARE_SERIES:
+        if not _leads(books):
+            return
         lines = (_line(name, share.labels, of_share(share)) for share in shares)
         async for piece in _family(name, help_text, lines):
             yield piece
+
+
+def _leads(books: Books) -> bool:
+    """Whether this replica leads now: that may end between two pieces."""
+    return books.leader
 
 
 async def _cards(books: Books) -> list[_Card]:

@@ -55,7 +55,8 @@ def application(
     app = web.Application(client_max_size=1024, middlewares=[limited])
     app.add_routes(
         [
-            web.get("/metrics", metrics),
+            # A page in pieces has no body to leave out.
+            web.get("/metrics", metrics, allow_head=False),
             web.get("/healthz", healthz),
             web.get("/readyz", readyz),
         ]

@@ -30,9 +30,7 @@ def authority(
         _builder(name, name, key.public_key(), now, lifetime)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(signs_certificates=True), critical=True)
-        .add_extension(
-            x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
-        )
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
     return certificate.public_bytes(_PEM), _key_pem(key)
@@ -60,7 +58,7 @@ def certificate(
     signer = x509.load_pem_x509_certificates(authority_pem)[0]
     signer_key = serialization.load_pem_private_key(authority_key_pem, password=None)
     if not isinstance(signer_key, ec.EllipticCurvePrivateKey):
-        raise ValueError("the authority's key is of another kind than those made here")
+        raise TypeError("the authority's key is of another kind than those made here")
     key = ec.generate_private_key(ec.SECP256R1())
     made = (
         _builder(_name("vgpu-operator"), signer.subject, key.public_key(), now, lifetime)
@@ -78,9 +76,7 @@ def certificate(
 
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        _PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    return key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
 
 
 def _name(common_name: str) -> x509.Name:

@@ -6,7 +6,6 @@ keep theirs. The leader also renews it and tells the API servers whom to trust.
 
 import asyncio
 import datetime
-import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -167,9 +166,10 @@ class Keeper:
     def _show(self, kept: kept_certificate.Kept) -> None:
         if kept.certificate == self._shown:
             return
-        certificates.load(
-            self.context, kept.certificate, kept.key, shown=f"Secret {'/'.join(self._secret)}"
-        )
+        shown = f"Secret {'/'.join(self._secret)}"
+        # Tried elsewhere first: a pair that does not fit would spoil the one in use.
+        for context in (certificates.server_context(), self.context):
+            certificates.load(context, kept.certificate, kept.key, shown=shown)
         self._shown = kept.certificate
         _log.info("webhook certificate loaded", secret="/".join(self._secret))
 

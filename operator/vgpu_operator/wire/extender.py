@@ -5,6 +5,7 @@ Go reads names without regard to case, and so do we. Nothing here interprets
 the pod: it stays raw JSON until ``vendors.records`` reads it.
 """
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,8 @@ Json = dict[str, Any]
 _NAMES = b'"NodeNames":'
 """As Go writes it. Inside of a text its quotes would be escaped."""
 
-_EXPECTED = "the expected names"
+_EXPECTED = secrets.token_hex()
+"""Stands for the names in what is read; nobody else can have written it."""
 
 LONGEST_NAME = 253
 """Names of nodes, namespaces and pods are DNS subdomains."""

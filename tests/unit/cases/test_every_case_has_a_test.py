@@ -51,7 +51,7 @@ def test_no_case_is_excused_that_is_tested() -> None:
 
 
 def test_partial_cases_are_tested_as_far_as_they_can_be() -> None:
-    waiting = {**case_numbers.WAIT_FOR_THE_CHART, **case_numbers.WAIT_FOR_THE_METRIC}
+    waiting = case_numbers.WAIT_FOR_THE_METRIC
 
     assert waiting.keys() <= TESTED
     assert all(reason.endswith(".") for reason in waiting.values())
@@ -63,11 +63,6 @@ def _waits(cases: Mapping[str, str]) -> list[Any]:
         pytest.param(name, marks=pytest.mark.xfail(reason=missing, strict=True))
         for name, missing in cases.items()
     ]
-
-
-@pytest.mark.parametrize("name", _waits(case_numbers.WAIT_FOR_THE_CHART))
-def test_there_is_a_chart_to_test_the_rest_of_a_case_with(name: str) -> None:
-    assert list(TESTS.parent.glob("*/Chart.yaml")) + list(TESTS.parent.glob("*/*/Chart.yaml"))
 
 
 @pytest.mark.parametrize("name", _waits(case_numbers.WAIT_FOR_THE_METRIC))

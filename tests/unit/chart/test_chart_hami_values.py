@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from support.helm import CHART, Helm, one
+from support.helm import Helm, one
 from vgpu_operator.cli import run as cli_run
 from vgpu_operator.model import device_config
 from vgpu_operator.vendors import registry
@@ -167,7 +167,9 @@ def test_a_whole_device_configuration_stands_as_it_is(helm: Helm) -> None:
 @pytest.mark.parametrize(
     ("content", "gone"),
     [
-        pytest.param('nvidia: {resourcePriorityName: ""}', "nvidia.com/priority", id="switched off"),
+        pytest.param(
+            'nvidia: {resourcePriorityName: ""}', "nvidia.com/priority", id="switched off"
+        ),
         pytest.param("kunlun: {resourceCountName: a.com/x}", "kunlunxin.com/xpu", id="renamed"),
         pytest.param("vnpus: []", "huawei.com/Ascend910A", id="the older form of a list of chips"),
     ],
@@ -207,24 +209,3 @@ def test_images_of_hamis_scheduler_are_not_run(helm: Helm) -> None:
     assert images["kube-scheduler"] == (
         "registry.cn-hangzhou.aliyuncs.com/google_containers/kube-scheduler:v1.36.3"
     )
-
-
-def test_ignored_values_are_named_when_they_are_given(helm: Helm) -> None:
-    answer = helm.run(
-        *("install", "x", str(CHART), "--dry-run=client"),
-        values={"scheduler": {"nodeLockExpire": "5m", "patch": {"runAsUser": 2000}}},
-    )
-
-    said = answer.out.partition("These values mean nothing here:")[2]
-    assert answer.code == 0, answer.complaint
-    assert sorted(line.split(":")[0].strip() for line in said.splitlines() if ":" in line) == [
-        "scheduler.nodeLockExpire",
-        "scheduler.patch.runAsUser",
-    ]
-
-
-def test_nothing_is_named_as_ignored_where_nothing_is(helm: Helm) -> None:
-    answer = helm.run("install", "x", str(CHART), "--dry-run=client")
-
-    assert "mean nothing" not in answer.out
-    assert "vgpu nodes" in answer.out

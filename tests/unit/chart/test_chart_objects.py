@@ -52,9 +52,9 @@ def test_every_object_of_hamis_chart_has_its_counterpart(helm: Helm) -> None:
     names = {(item["kind"], item["metadata"]["name"]) for item in objects}
 
     missing = [
-        (kind, end) for kind, end in HAMI_OBJECTS if not any(
-            kind == found and name.endswith(end) for found, name in names
-        )
+        (kind, end)
+        for kind, end in HAMI_OBJECTS
+        if not any(kind == found and name.endswith(end) for found, name in names)
     ]
     assert missing == []
 
@@ -65,6 +65,7 @@ def test_no_object_is_a_custom_resource_by_default(helm: Helm) -> None:
     assert groups <= {
         *("v1", "apps", "policy", "rbac.authorization.k8s.io"),
         "admissionregistration.k8s.io",
+        "batch",
     }
 
 
@@ -101,7 +102,9 @@ def test_the_operator_follows_the_lease_that_its_kube_scheduler_takes(helm: Helm
     lease = f"{election['resourceNamespace']}/{election['resourceName']}"
     assert lease == f"{NAMESPACE}/gpu-scheduler"
     assert f"--leader-lease={lease}" in container(objects, "vgpu-operator")["args"]
-    (rule,) = [r for r in one(objects, "Role")["rules"] if r["resources"] == ["leases"]]
+    (rule,) = [
+        r for r in one(objects, "Role", "-scheduler")["rules"] if r["resources"] == ["leases"]
+    ]
     assert rule["resourceNames"] == ["gpu-scheduler"]
 
 
@@ -136,12 +139,16 @@ def test_the_extender_is_not_in_the_service(helm: Helm) -> None:
 
     assert "--extender-bind=127.0.0.1:8080" in container(objects, "vgpu-operator")["args"]
     ports = {port["targetPort"] for port in one(objects, "Service", "-scheduler")["spec"]["ports"]}
-    named = {port["name"]: port["containerPort"] for port in container(objects, "vgpu-operator")["ports"]}
+    named = {
+        port["name"]: port["containerPort"] for port in container(objects, "vgpu-operator")["ports"]
+    }
     assert ports == {"webhook", "metrics"}
     assert named == {"metrics": 9395, "webhook": 9443}
 
 
-def test_the_webhook_is_answered_by_every_replica_and_not_by_the_leader_alone(helm: Helm) -> None:
+def test_case_166_the_service_leads_to_every_replica_and_not_to_the_leader_alone(
+    helm: Helm,
+) -> None:
     selector = one(helm.template(), "Service", "-scheduler")["spec"]["selector"]
 
     assert all(key.startswith("app.kubernetes.io/") for key in selector)
@@ -159,8 +166,6 @@ def test_case_177_replicas_are_spread_by_wish_and_an_update_needs_no_second_node
     assert strategy["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
 
 
-
-
 def checksums(objects: list[dict[str, Any]], kind: str) -> dict[str, str]:
     end = {"Deployment": "-scheduler", "DaemonSet": "-device-plugin"}[kind]
     found = one(objects, kind, end)["spec"]["template"]["metadata"]["annotations"]
@@ -176,7 +181,8 @@ def checksums(objects: list[dict[str, Any]], kind: str) -> dict[str, str]:
         pytest.param({"schedulerName": "s"}, {"Deployment"}, id="kube-scheduler's configuration"),
         pytest.param({"settings": {"lock": {"expiryS": 9}}}, {"Deployment"}, id="settings"),
         pytest.param(
-            {"devicePlugin": {"nodeConfiguration": {"config": "{}"}}}, {"DaemonSet"},
+            {"devicePlugin": {"nodeConfiguration": {"config": "{}"}}},
+            {"DaemonSet"},
             id="configuration of single nodes",
         ),
         pytest.param({"admissionPolicy": {"action": "Deny"}}, set(), id="what no pod mounts"),
@@ -188,7 +194,8 @@ def test_case_183_a_changed_configuration_rolls_who_mounts_it_and_nobody_else(
     before, after = helm.template(), helm.template(values)
 
     changed = {
-        kind for kind in ("Deployment", "DaemonSet")
+        kind
+        for kind in ("Deployment", "DaemonSet")
         if checksums(before, kind) != checksums(after, kind)
     }
     assert changed == rolled
@@ -233,7 +240,9 @@ def test_a_registry_replaces_that_of_every_image(helm: Helm) -> None:
         }
     )
 
-    pods = [item["spec"]["template"]["spec"] for item in objects if "template" in item.get("spec", {})]
+    pods = [
+        item["spec"]["template"]["spec"] for item in objects if "template" in item.get("spec", {})
+    ]
     images = {c["image"] for pod in pods for c in pod["containers"]}
     assert images == {
         "registry.example.com/kube-scheduler:v1.36.3",
@@ -243,20 +252,61 @@ def test_a_registry_replaces_that_of_every_image(helm: Helm) -> None:
     assert all(pod["imagePullSecrets"] == [{"name": "key"}] for pod in pods)
 
 
-def test_a_closed_webhook_leaves_alone_what_the_operator_needs_to_start(helm: Helm) -> None:
-    def left_alone(policy: str) -> set[str]:
-        objects = helm.template({"scheduler": {"admissionWebhook": {"failurePolicy": policy}}})
-        (hook,) = one(objects, "MutatingWebhookConfiguration")["webhooks"]
-        assert hook["failurePolicy"] == policy
-        return {
-            value
-            for term in hook["namespaceSelector"]["matchExpressions"]
-            if term["key"] == "kubernetes.io/metadata.name"
-            for value in term["values"]
-        }
+def hook_of(objects: list[dict[str, Any]]) -> dict[str, Any]:
+    (hook,) = one(objects, "MutatingWebhookConfiguration")["webhooks"]
+    found: dict[str, Any] = hook
+    return found
 
-    assert left_alone("Fail") == {"kube-system", NAMESPACE}
-    assert left_alone("Ignore") == set()
+
+IGNORED = {"key": "hami.io/webhook", "operator": "NotIn", "values": ["ignore"]}
+
+
+def test_case_125_an_unreachable_webhook_stops_nothing_by_default(helm: Helm) -> None:
+    hook = hook_of(helm.template())
+
+    assert hook["failurePolicy"] == "Ignore"
+    assert hook["timeoutSeconds"] <= 10
+    assert hook["objectSelector"]["matchExpressions"] == [IGNORED]
+    assert hook["namespaceSelector"]["matchExpressions"] == [
+        IGNORED,
+        {
+            "key": "kubernetes.io/metadata.name",
+            "operator": "NotIn",
+            "values": ["kube-system", NAMESPACE],
+        },
+    ]
+
+
+def test_case_127_selectors_of_the_webhook_can_be_set(helm: Helm) -> None:
+    more = {"key": "team", "operator": "In", "values": ["ml"]}
+    hook = hook_of(
+        helm.template(
+            {
+                "scheduler": {
+                    "admissionWebhook": {
+                        "whitelistNamespaces": ["quiet", "kube-system"],
+                        "namespaceSelector": {"matchExpressions": [more]},
+                        "objectSelector": {"matchLabels": {"gpu": "yes"}},
+                    }
+                }
+            }
+        )
+    )
+
+    namespaces = hook["namespaceSelector"]["matchExpressions"]
+    assert namespaces[0] == IGNORED
+    assert namespaces[1]["values"] == ["kube-system", NAMESPACE, "quiet"]
+    assert namespaces[2] == more
+    assert hook["objectSelector"] == {
+        "matchLabels": {"gpu": "yes"},
+        "matchExpressions": [IGNORED],
+    }
+
+
+def test_a_platform_may_own_the_namespace_selector(helm: Helm) -> None:
+    objects = helm.template({"scheduler": {"admissionWebhook": {"manageNamespaceSelector": False}}})
+
+    assert "namespaceSelector" not in hook_of(objects)
 
 
 def test_pods_of_the_chart_pass_every_webhook_of_the_protocol(helm: Helm) -> None:
@@ -265,7 +315,7 @@ def test_pods_of_the_chart_pass_every_webhook_of_the_protocol(helm: Helm) -> Non
     )
 
     pods = [item["spec"]["template"] for item in objects if "template" in item.get("spec", {})]
-    assert len(pods) == 3
+    assert len(pods) == 4
     assert all(pod["metadata"]["labels"]["hami.io/webhook"] == "ignore" for pod in pods)
 
 
@@ -273,21 +323,32 @@ def test_pods_of_the_chart_pass_every_webhook_of_the_protocol(helm: Helm) -> Non
     ("values", "arguments", "kinds"),
     [
         pytest.param(
-            {}, {"--webhook-secret", "--webhook-configuration", "--webhook-host"}, {"Secret"},
+            {},
+            {"--webhook-secret", "--webhook-configuration", "--webhook-host"},
+            {"Secret"},
             id="the operator",
         ),
         pytest.param(
-            {"certManager": {"enabled": True}}, {"--webhook-cert", "--webhook-key"},
+            {"certManager": {"enabled": True}},
+            {"--webhook-cert", "--webhook-key"},
             {"Issuer", "Certificate"},
             id="cert-manager",
         ),
         pytest.param(
-            {"certManager": {"enabled": True, "issuerRef": {"name": "ca", "kind": "ClusterIssuer"}}},
-            {"--webhook-cert", "--webhook-key"}, {"Certificate"},
+            {
+                "certManager": {
+                    "enabled": True,
+                    "issuerRef": {"name": "ca", "kind": "ClusterIssuer"},
+                }
+            },
+            {"--webhook-cert", "--webhook-key"},
+            {"Certificate"},
             id="cert-manager with an issuer of one's own",
         ),
         pytest.param(
-            {"patch": {"enabled": False}}, {"--webhook-cert", "--webhook-key"}, set(),
+            {"patch": {"enabled": False}},
+            {"--webhook-cert", "--webhook-key"},
+            set(),
             id="a Secret of one's own",
         ),
         pytest.param({"admissionWebhook": {"enabled": False}}, set(), set(), id="no webhook"),
@@ -304,7 +365,8 @@ def test_somebody_makes_the_certificate(
     assert {item["kind"] for item in objects} & {"Secret", "Issuer", "Certificate"} == kinds
     has_webhook = any(item["kind"] == "MutatingWebhookConfiguration" for item in objects)
     assert has_webhook == bool(arguments)
-    reads_secrets = any("secrets" in rule["resources"] for rule in one(objects, "Role")["rules"])
+    rules = one(objects, "Role", "-scheduler")["rules"]
+    reads_secrets = any("secrets" in rule["resources"] for rule in rules)
     assert reads_secrets == ("--webhook-secret" in arguments)
 
 
@@ -324,7 +386,9 @@ def test_options_make_their_objects(helm: Helm) -> None:
     monitors = [item for item in objects if item["kind"] == "ServiceMonitor"]
     for monitor in monitors:
         service = next(
-            item for item in objects if item["kind"] == "Service"
+            item
+            for item in objects
+            if item["kind"] == "Service"
             and monitor["spec"]["selector"]["matchLabels"].items()
             <= item["metadata"]["labels"].items()
         )

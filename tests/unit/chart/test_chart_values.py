@@ -15,7 +15,8 @@ from support.helm import CHART, Helm, one
     [
         pytest.param({"schedulr": {}}, "'schedulr' not allowed", id="a misspelt name"),
         pytest.param(
-            {"scheduler": {"replica": 2}}, "at '/scheduler': additional properties 'replica'",
+            {"scheduler": {"replica": 2}},
+            "at '/scheduler': additional properties 'replica'",
             id="a misspelt name in a group",
         ),
         pytest.param({"scheduler": {"replicas": 0}}, "at '/scheduler/replicas'", id="too few"),
@@ -38,11 +39,13 @@ from support.helm import CHART, Helm, one
             id="a label without quotes",
         ),
         pytest.param(
-            {"settings": {"bind": {"stuckAfterS": -1}}}, "at '/settings/bind/stuckAfterS'",
+            {"settings": {"bind": {"stuckAfterS": -1}}},
+            "at '/settings/bind/stuckAfterS'",
             id="a setting out of its range",
         ),
         pytest.param(
-            {"settings": {"vendors": {}}}, "at '/settings': additional properties 'vendors'",
+            {"settings": {"vendors": {}}},
+            "at '/settings': additional properties 'vendors'",
             id="a setting that has its own value elsewhere",
         ),
         pytest.param(
@@ -114,13 +117,14 @@ def test_the_schema_refuses_unknown_names_in_every_group() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
 
     def groups(node: Any, path: str) -> Any:
-        if isinstance(node, dict):
-            if "properties" in node:
-                yield path, node
-                for name, inner in node["properties"].items():
-                    yield from groups(inner, f"{path}.{name}")
+        if "properties" in node:
+            yield path, node
+            for name, inner in node["properties"].items():
+                yield from groups(inner, f"{path}.{name}")
 
     found = dict(groups(schema, ""))
     assert len(found) > 40
-    open_groups = [path for path, node in found.items() if node["additionalProperties"] is not False]
+    open_groups = [
+        path for path, node in found.items() if node["additionalProperties"] is not False
+    ]
     assert open_groups == []

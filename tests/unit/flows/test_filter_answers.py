@@ -18,9 +18,11 @@ from support.operator_books import (
     put_node,
     used_mib,
 )
+from support.resource_quotas import MEMORY, limit
 from vgpu_operator.flows import books, effects, pod_events, reconcile
 from vgpu_operator.flows import filter as flow_filter
 from vgpu_operator.model import records, request
+from vgpu_operator.scheduling import explain
 
 WHOLE = clusters.asks(percent=100)
 
@@ -444,3 +446,44 @@ def test_a_pod_with_a_claim_of_its_own_is_judged_by_itself() -> None:
     assert ask(held, pending("p2", WHOLE), "node-a").fitting == ()
 
     assert ask(held, whole, "node-a").fitting == ("node-a",)
+
+
+def test_a_pod_that_holds_cards_itself_is_not_answered_as_one_that_holds_none() -> None:
+    """Its own cards do not count against its quota; a stranger's answer counts them."""
+    held = two_nodes()
+    limit(held, {MEMORY: 24_576})
+    mine = pending("p1", WHOLE)
+    held.ledger.assume(mine.request, clusters.promise("node-a", [clusters.share("GPU-a0", 24_576)]))
+    held.binding.add(mine.key.uid)
+    assert ask(held, pending("p2", WHOLE)).fitting == ()
+
+    assert ask(held, mine).fitting == ("node-b",)
+
+
+def test_pods_that_differ_in_their_containers_names_only_share_an_answer() -> None:
+    held = two_nodes()
+    wishes = [
+        clusters.container(clusters.asks(memory_mib=30_000), name=name) for name in ("a", "b")
+    ]
+    first, second = (ask(held, pending(f"p{number}", wish)) for number, wish in enumerate(wishes))
+
+    assert second.rejections is first.rejections
+
+
+def test_only_the_last_few_answers_are_kept() -> None:
+    held = two_nodes()
+    for number in range(books.MOST_ANSWERS + 5):
+        ask(held, pending(f"p{number}", clusters.asks(memory_mib=30_000 + number)))
+
+    assert len(held.answers._by_wish) == books.MOST_ANSWERS
+
+
+def test_a_reason_that_has_changed_is_not_answered_from_memory() -> None:
+    held = open_books()
+    put_node(held, "node-a", register="{{")
+    before = explain.texts(ask(held, pending("p1"), "node-a").rejections)
+
+    put_node(held, "node-a", register="[]", version="11")
+    after = explain.texts(ask(held, pending("p2"), "node-a").rejections)
+
+    assert before != after

@@ -18,9 +18,9 @@ HOSTS = ("vgpu.ns.svc",)
 class Cluster:
     """A Secret and a webhook in memory; every effect is performed with real keys."""
 
-    def __init__(self, kept: Kept = Kept(), trust: bytes | None = b"") -> None:
-        self.kept = kept
-        self.trust = trust
+    def __init__(self) -> None:
+        self.kept = Kept()
+        self.trust: bytes | None = b""
         self.now = NOW
         self.done: list[type] = []
 
@@ -152,9 +152,7 @@ def certificate_of(cluster: Cluster) -> dict[str, bytes]:
 def test_the_new_authority_signs_nothing_until_callers_trust_it() -> None:
     cluster = settled()
     authority, key = issue.authority(NOW)
-    cluster.kept = replace(
-        cluster.kept, bundle=authority + cluster.kept.bundle, authority_key=key
-    )
+    cluster.kept = replace(cluster.kept, bundle=authority + cluster.kept.bundle, authority_key=key)
 
     cluster.round()  # trust was that of one authority only
 
@@ -166,7 +164,11 @@ def test_the_new_authority_signs_nothing_until_callers_trust_it() -> None:
 
 @pytest.mark.parametrize(
     "trust",
-    [pytest.param(b"", id="none"), pytest.param(b"other", id="another"), pytest.param(None, id="two")],
+    [
+        pytest.param(b"", id="none"),
+        pytest.param(b"other", id="another"),
+        pytest.param(None, id="two"),
+    ],
 )
 def test_case_179_a_wrong_ca_bundle_is_found_and_put_right(trust: bytes | None) -> None:
     cluster = settled()

@@ -7,7 +7,8 @@ import pytest
 
 from support.desk import NODE_PATH, Shell
 from support.operator_books import LOCK, lock_of, used_mib
-from vgpu_operator.flows import effects, pod_events
+from support.resource_quotas import MEMORY, resource_quota
+from vgpu_operator.flows import books, effects, pod_events, register
 from vgpu_operator.flows import filter as flow_filter
 from vgpu_operator.kube import errors, steps
 
@@ -372,3 +373,38 @@ async def test_a_lock_that_one_of_two_plugins_removed_is_put_back_on_the_pods_ev
     await settled()
 
     assert shell.notes(NODE_PATH)[LOCK] == "2026-01-15T10:00:00Z,team-a,p1"
+
+
+async def test_a_node_whose_handshake_fails_stops_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shell = Shell()
+    for name in ("node-a", "node-b", "node-c"):
+        shell.put_node(name)
+    stepped = []
+    right = register.step_handshakes
+
+    def step(held: books.Books, nodes: tuple[str, ...], now: Any) -> effects.Reaction:
+        stepped.extend(nodes)
+        if nodes == ("node-b",):
+            raise RuntimeError("a fault")
+        return right(held, nodes, now)
+
+    monkeypatch.setattr(register, "step_handshakes", step)
+    shell.intake.tick()
+    await settled()
+
+    assert stepped == ["node-a", "node-b", "node-c"]
+
+
+async def test_a_quota_that_went_before_kopf_listed_is_found_gone_by_the_first_audit() -> None:
+    shell = Shell()
+    path = "/api/v1/namespaces/team-a/resourcequotas/cards"
+    shell.kube.put(path, resource_quota({MEMORY: 1}))
+    await shell.intake.sync()
+    assert shell.books.quotas["team-a"]
+
+    shell.kube.remove(path)
+    await shell.intake.audit_what_kopf_lists()
+
+    assert not shell.books.quotas.get("team-a")

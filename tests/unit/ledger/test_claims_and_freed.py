@@ -1,5 +1,6 @@
 """Tentative claims, and where something became available."""
 
+import dataclasses
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -215,3 +216,29 @@ def test_arrays_of_a_snapshot_cannot_be_written(books: ledger.Ledger) -> None:
             seen.used_slots[0, 0] = 1
         with pytest.raises(ValueError, match="read-only"):
             view.sums.used_slots[0] = 1
+
+
+def test_a_text_that_a_vendors_rules_read_and_that_changes_may_set_something_free(
+    books: ledger.Ledger,
+) -> None:
+    """What a pod holds stays the same; what its text says of it does not."""
+    wish = clusters.wish(clusters.asks(memory_mib=1000))
+    chosen = clusters.promise("node-a", [clusters.share("GPU-a0", 1000)])
+    pod = clusters.pod(wish, chosen, version="5")
+    books.observe(pod)
+    before = books.generation
+
+    changed = dataclasses.replace(wish, notes={"vendor/placements": "[]"})
+    books.observe(dataclasses.replace(pod, request=changed, resource_version="6"))
+
+    assert books.generation > before
+    assert books.freed_since(before) == {"node-a"}
+
+
+def test_a_pods_own_claim_is_left_out_however_often_it_was_renewed(books: ledger.Ledger) -> None:
+    for _ in range(3):
+        books.claim(WHOLE, ON_A0, SOON)
+        mine = books.snapshot(without_claim_of="u1")
+
+        assert mine.tenants("node-a", VENDOR) == {}
+        assert books.snapshot(without_claim_of="u2").tenants("node-a", VENDOR) != {}

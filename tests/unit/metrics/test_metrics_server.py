@@ -130,3 +130,13 @@ async def test_bytes_that_are_no_http_cost_no_trace_in_the_log(
 
     assert answer.startswith(b"HTTP/1.0 400 ")
     assert [entry.getMessage() for entry in caplog.records] == ["a fault of ours"]
+
+
+async def test_a_page_is_not_asked_for_without_its_body() -> None:
+    """Pieces after a HEAD would stand before the next answer of the connection."""
+    async with (
+        served(instruments.Instruments()) as page,
+        aiohttp.ClientSession() as session,
+        session.head(f"http://127.0.0.1:{page.port}/metrics") as answer,
+    ):
+        assert answer.status == 405

@@ -1,0 +1,207 @@
+"""A release of the chart on a real API server, with its operator and kube-scheduler.
+
+No kubelet runs the Deployment: its two containers are started here as processes, with
+the arguments, files and the ServiceAccount that the chart gives them.
+"""
+
+import asyncio
+import contextlib
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from support import chart_cluster
+from support.helm import CHART, NAMESPACE, RELEASE, Helm
+from vgpu_operator.cli.cluster import audit, ports, probe
+from vgpu_operator.cli.cluster.control_plane import ControlPlane, ControlPlaneOptions
+from vgpu_operator.cli.cluster.process import Component
+from vgpu_operator.kube import client, paths
+
+Json = dict[str, Any]
+
+NAME = "vgpu-vgpu-operator-scheduler"
+WEBHOOK = "vgpu-vgpu-operator-webhook"
+LIMIT_S = 60.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Release:
+    """What a test works with."""
+
+    plane: ControlPlane
+    kube: client.KubeClient
+    helm: Helm
+    folder: Path
+    webhook: ports.ReservedPort
+    others: list[ports.ReservedPort]
+    values: Json
+    started: list[Component] = field(default_factory=list)
+
+    def change(self, *arguments: str, values: Mapping[str, Any] | None = None) -> str:
+        """Run Helm against the cluster and return what it says; a failure fails the test."""
+        answer = self.helm.run(*arguments, "-n", NAMESPACE, values=values)
+        assert answer.code == 0, answer.complaint
+        return answer.out
+
+    def install(self, *arguments: str) -> str:
+        return self.change(
+            *("install", RELEASE, str(CHART), "--create-namespace", *arguments),
+            values=self.values,
+        )
+
+    async def read(self, kind: str, name: str) -> Json:
+        return await self.kube.get(f"{chart_cluster.collection(kind)}/{name}")
+
+    @property
+    def metrics_url(self) -> str:
+        return f"http://127.0.0.1:{self.others[1].number}"
+
+    async def start(self) -> None:
+        """Start the pod's two containers, and wait until it is ready."""
+        operator = await self.start_unready()
+        ready = probe.Endpoint(url=f"{self.metrics_url}/readyz", tls=None)
+        await probe.wait_until_ready(operator, ready, limit_s=LIMIT_S)
+
+    async def start_unready(self) -> Component:
+        """Start the pod's two containers, as its ServiceAccount; return the operator."""
+        account = chart_cluster.service_account(self.plane, NAME)
+        extender, metrics = (port.number for port in self.others)
+        texts = {
+            **(await self.read("ConfigMap", NAME))["data"],
+            **(await self.read("ConfigMap", f"{NAME}-device"))["data"],
+        }
+        for name, text in texts.items():
+            (self.folder / name).write_text(text)
+        deployment = await self.read("Deployment", NAME)
+        containers = {
+            one["name"]: one for one in deployment["spec"]["template"]["spec"]["containers"]
+        }
+        here = {
+            "--config": str(self.folder / "settings.yaml"),
+            "--device-config": str(self.folder / "device-config.yaml"),
+            "--extender-bind": f"127.0.0.1:{extender}",
+            "--metrics-bind": f"127.0.0.1:{metrics}",
+            "--webhook-bind": f"127.0.0.1:{self.webhook.number}",
+        }
+        arguments = []
+        for argument in containers["vgpu-operator"]["args"]:
+            option, _, value = argument.partition("=")
+            arguments.append(f"{option}={here.get(option, value)}" if value else option)
+        argv = [
+            *(sys.executable, "-m", "vgpu_operator", *arguments),
+            *("--kubeconfig", str(account), "--leader-hostname", "pod-1"),
+        ]
+        operator = Component(
+            "chart-operator", argv, log_file=self.plane.logs / "chart-operator.log"
+        )
+        operator.start()
+        self.started.append(operator)
+        config = yaml.safe_load(texts["config.yaml"])
+        config["extenders"][0]["urlPrefix"] = f"http://127.0.0.1:{extender}"
+        config["clientConnection"] = {"kubeconfig": str(account)}
+        await self.plane.start_scheduler(config, name="chart-scheduler", hostname="pod-1")
+        return operator
+
+    async def stop(self) -> None:
+        while self.started:
+            await self.started.pop().stop()
+
+    def requests(self) -> list[audit.AuditedRequest]:
+        """Return what the pod's ServiceAccount has asked for."""
+        user = f"system:serviceaccount:{NAMESPACE}:{NAME}"
+        return [one for one in audit.read_requests(self.plane.audit_log) if one.user == user]
+
+    async def hook(self, end: str) -> Json:
+        """Return the Job of a hook, as Helm would make it."""
+        answer = self.helm.run("get", "hooks", RELEASE, "-n", NAMESPACE)
+        (job,) = [
+            one
+            for one in yaml.safe_load_all(answer.out)
+            if one and one["kind"] == "Job" and one["metadata"]["name"].endswith(end)
+        ]
+        return dict(job)
+
+    def vgpu(self, kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run one command of ours against the cluster."""
+        argv = [sys.executable, "-m", "vgpu_operator", *arguments, "--kubeconfig", str(kubeconfig)]
+        return subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+    async def until(
+        self, what: str, condition: Callable[[], Awaitable[Any]], *, limit_s: float = LIMIT_S
+    ) -> Any:
+        """Ask until the answer is truthy, and return it."""
+        deadline = time.monotonic() + limit_s
+        while time.monotonic() < deadline:
+            answer = await condition()
+            if answer:
+                return answer
+            await asyncio.sleep(0.2)
+        return pytest.fail(f"after {limit_s:.0f} s still not: {what}")
+
+    async def until_phase(self, phase: str, *names: str) -> None:
+        async def reached() -> bool:
+            pods, _ = await self.kube.list(paths.namespaced("default", "pods"))
+            found = {
+                pod["metadata"]["name"]: pod["metadata"]
+                .get("annotations", {})
+                .get("hami.io/bind-phase")
+                for pod in pods
+            }
+            return all(found.get(name) == phase for name in names)
+
+        await self.until(f"{names} in {phase}", reached)
+
+    async def shown_certificate(self) -> bytes:
+        """Return the certificate that a new caller of the webhook is shown."""
+
+        def fetch() -> bytes:
+            address = ("127.0.0.1", self.webhook.number)
+            return ssl.get_server_certificate(address, timeout=5).encode()
+
+        return await asyncio.to_thread(fetch)
+
+
+@contextlib.asynccontextmanager
+async def release(
+    helm: Helm, folder: Path, values: Mapping[str, Any] | None = None
+) -> AsyncIterator[Release]:
+    """Run a cluster of its own; nothing is installed yet.
+
+    The webhook is reached by its address: without kube-proxy no Service leads anywhere.
+    """
+    async with (
+        ControlPlane(ControlPlaneOptions(audit=True)) as plane,
+        await client.KubeClient.connect(kubeconfig=str(plane.kubeconfig)) as kube,
+    ):
+        reserved = [ports.ReservedPort() for _ in range(3)]
+        webhook = {
+            "failurePolicy": "Fail",
+            "customURL": {"enabled": True, "host": "127.0.0.1", "port": reserved[0].number},
+        }
+        here = Release(
+            plane=plane,
+            kube=kube,
+            helm=Helm(program=helm.program, home=helm.home, kubeconfig=plane.kubeconfig),
+            folder=folder,
+            webhook=reserved[0],
+            others=reserved[1:],
+            values={"scheduler": {"admissionWebhook": webhook}, **(values or {})},
+        )
+        try:
+            yield here
+        except BaseException:
+            for log in sorted(plane.logs.glob("chart-*.log")):
+                print(f"--- {log.name}", *log.read_text().splitlines()[-40:], sep="\n")
+            raise
+        finally:
+            await here.stop()
+            for port in reserved:
+                port.release()
