@@ -306,8 +306,6 @@ class Operator:
             except errors.ApiError as fault:
                 log.warning("API server not reachable, trying again", error=str(fault))
             await asyncio.sleep(RETRY_PAUSE_S)
-            if self._stop.is_set():
-                return
         minor = "".join(filter(str.isdigit, str(version.get("minor", ""))))
         self.books.label_in_binding = not minor or int(minor) >= LABEL_MERGE_MINOR
 
@@ -412,9 +410,12 @@ async def _all_within(
 ) -> None:
     """End all these at once; leave what takes too long to the end of the process."""
     tasks = [asyncio.create_task(close()) for close in closing]
-    _, late = await asyncio.wait(tasks, timeout=limit_s)
+    ended, late = await asyncio.wait(tasks, timeout=limit_s)
     for task in late:
         task.cancel()
+    for task in ended:
+        if task.exception() is not None:
+            log.warning("a listener did not close as it should", exc_info=task.exception())
 
 
 @contextlib.contextmanager
@@ -422,7 +423,8 @@ def _lasting() -> Iterator[None]:
     """Keep the garbage collector away from all that is made in here, now and later.
 
     Records of 50,000 pods live for long; each look through them for cycles
-    would stop everything for half a second.
+    would stop everything for half a second. From then on the collector looks for
+    garbage as ``GC_THRESHOLDS`` says.
     """
     gc.disable()
     try:

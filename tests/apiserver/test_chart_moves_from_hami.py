@@ -105,7 +105,7 @@ async def test_case_182_pods_of_hami_keep_their_cards_while_the_scheduler_change
                     one.uri
                     for one in here.requests()
                     if one.verb in ("create", "update", "patch", "delete")
-                    and one.resource in ("nodes", "pods", "secrets", "bindings")
+                    and one.resource in ("nodes", "pods", "secrets", "events", "bindings")
                 ]
                 assert wrote == []
 
@@ -124,7 +124,11 @@ async def test_case_182_pods_of_hami_keep_their_cards_while_the_scheduler_change
             refused = await here.kube.get(paths.pod("default", "does-not"))
             assert "nodeName" not in refused["spec"]
             after = await here.kube.get(paths.pod("default", "old"))
-            assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+            for part in ("annotations", "labels"):
+                assert after["metadata"].get(part) == before["metadata"].get(part)
+            assert after["spec"] == before["spec"]
+            touched = [one.uri for one in here.requests() if one.name == "old"]
+            assert touched == []
 
 
 RESOURCES_OF_1_34 = ("resourceclaims", "resourceslices", "deviceclasses")

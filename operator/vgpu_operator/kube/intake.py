@@ -68,6 +68,7 @@ class Intake:
         self._patience_at = 0.0
         self._clearing: set[str] = set()
         self._handshaking: asyncio.Task[None] | None = None
+        self._handshakes_due = False
         self._nodes_relisted = False
         self.pods_version = ""
         """Version of the last complete list of Pods: where a watch may begin."""
@@ -184,17 +185,20 @@ class Intake:
         """Do what time alone causes, every handshake interval; the handshakes in steps."""
         now = self._clock.now()
         self.react(reconcile.tick(self._books, now))
+        self._handshakes_due = True
         if self._handshaking is None or self._handshaking.done():
             self._handshaking = self._spawn(self._step_handshakes())
 
     async def _step_handshakes(self) -> None:
-        async for node in steps.through(tuple(self._books.nodes)):
-            try:
-                reaction = register.step_handshakes(self._books, (node,), self._clock.now())
-                if reaction != effects.NOTHING:
-                    self.react(reaction)
-            except Exception:
-                log.exception("handshake failed", node=node)
+        while self._handshakes_due:
+            self._handshakes_due = False
+            async for node in steps.through(tuple(self._books.nodes)):
+                try:
+                    reaction = register.step_handshakes(self._books, (node,), self._clock.now())
+                    if reaction != effects.NOTHING:
+                        self.react(reaction)
+                except Exception:
+                    log.exception("handshake failed", node=node)
 
     def quick_tick(self) -> None:
         """Do what must not wait so long, every second."""

@@ -1,6 +1,6 @@
 """The replica's own state, read from the books at each scrape."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from prometheus_client import core
 from prometheus_client.registry import Collector
@@ -16,13 +16,6 @@ class BooksCollector(Collector):
 
     def collect(self) -> Iterable[core.Metric]:
         """Yield every family."""
-        yield from self._own_state()
-
-    def describe(self) -> Iterable[core.Metric]:
-        """Describe nothing: the families depend on what is known."""
-        return ()
-
-    def _own_state(self) -> Iterator[core.Metric]:
         books = self._books
         for name, help_text, value in (
             ("vgpu_leader", "1 when this replica leads.", float(books.leader)),

@@ -44,7 +44,7 @@ async def test_a_patch_for_an_earlier_pod_of_that_name_is_a_conflict() -> None:
     # As kube-apiserver 1.36 answers: the UID in a merge patch is no precondition to it.
     words = 'Pod "p" is invalid: metadata.uid: Invalid value: "u1": field is immutable'
     async with api_server(always(422, {"message": words})) as served:
-        with pytest.raises(errors.Conflict, match="422 .*field is immutable"):
+        with pytest.raises(errors.Conflict, match=r"422 .*field is immutable"):
             await served.kube.patch("/api/v1/pods/p", {"metadata": {"uid": "u1"}})
 
 
