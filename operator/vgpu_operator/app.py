@@ -109,6 +109,7 @@ class Operator:
         self.sink = events.EventSink(
             kube,
             self.clock,
+            leads=lambda: self.books.leader,
             may_write=self._may_write,
             on_failure=_log_lost_event,
             on_drop=lambda event: self.instruments.count_dropped_event(event.reason),

@@ -95,7 +95,7 @@ async def test_case_182_pods_of_hami_keep_their_cards_while_the_scheduler_change
                 (tmp_path / "hami.yaml").write_text(values)
                 here.values["devicePlugin"] = {"enabled": False}
                 here.install("-f", str(tmp_path / "hami.yaml"))
-                await here.start_unready()
+                operator = await here.start_unready()
 
                 async def follows() -> bool:
                     return "the leader makes one" in await unready_because(here)
@@ -114,6 +114,7 @@ async def test_case_182_pods_of_hami_keep_their_cards_while_the_scheduler_change
                 return await memory_in_use(here) == 7000  # the leader shows the cards
 
             await here.until("ours leads, and charges what HAMi has promised", leads)
+            await here.until_ready(operator)
             for name, memory in (("fits", 3000), ("does-not", 3001)):
                 await here.kube.create(
                     paths.namespaced("default", "pods"),

@@ -66,7 +66,10 @@ class Release:
 
     async def start(self) -> None:
         """Start the pod's two containers, and wait until it is ready."""
-        operator = await self.start_unready()
+        await self.until_ready(await self.start_unready())
+
+    async def until_ready(self, operator: Component) -> None:
+        """Wait until ``/readyz`` says yes."""
         ready = probe.Endpoint(url=f"{self.metrics_url}/readyz", tls=None)
         await probe.wait_until_ready(operator, ready, limit_s=LIMIT_S)
 

@@ -26,9 +26,14 @@ class EventSink:
     """Sends Events one after another, the reasons in turns.
 
     Each reason has a queue of its own: a thousand pods that fit nowhere keep
-    no stuck node waiting. ``may_write`` is asked before each is sent: what is
-    still queued when a term ends is left to the next leader. ``on_drop`` is
-    told about those that found their queue full.
+    no stuck node waiting. ``on_drop`` is told about those that found their
+    queue full.
+
+    Args:
+        leads: whether a term of this process lasts: what it has to say is its
+            to say, and what is still queued at the end is left to the next leader.
+        may_write: asked before each is sent: a Lease may lapse and be seen renewed
+            within one term, and what was queued is still to be said then.
     """
 
     def __init__(
@@ -36,12 +41,14 @@ class EventSink:
         client: kube_client.KubeClient,
         clock: kube_clock.Clock,
         *,
+        leads: Callable[[], bool],
         may_write: Callable[[], bool],
         on_failure: Callable[[effects.PostEvent, errors.ApiError], None],
         on_drop: Callable[[effects.PostEvent], None],
     ) -> None:
         self._client = client
         self._clock = clock
+        self._leads = leads
         self._may_write = may_write
         self._on_failure = on_failure
         self._on_drop = on_drop
@@ -54,7 +61,9 @@ class EventSink:
         return sum(map(len, self._queues.values()))
 
     def post(self, event: effects.PostEvent) -> None:
-        """Queue an event unless the same one was sent a moment ago."""
+        """Queue a leader's event unless the same one was sent a moment ago."""
+        if not self._leads():
+            return
         now = self._clock.now()
         last = self._sent.get(event)
         if last is not None and now - last < REPEAT_AFTER:
@@ -74,7 +83,9 @@ class EventSink:
         """Send what is queued until cancelled."""
         while True:
             event = await self._next()
-            if not self._may_write():
+            while self._leads() and not self._may_write():
+                await asyncio.sleep(1 / PER_SECOND)
+            if not self._leads():
                 # Never sent: this process may lead again and have the same to say.
                 self._sent.pop(event, None)
                 continue

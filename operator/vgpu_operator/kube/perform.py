@@ -91,9 +91,7 @@ class Performer:
             self._tell(effect.news)
             return None
         if isinstance(effect, effects.PostEvent):
-            # Nobody waits for it: a process that does not lead leaves it to the leader.
-            if self._may_write():
-                self._sink.post(effect)
+            self._sink.post(effect)
             return None
         for attempt in range(1, WRITE_TRIES + 1):
             # Asked each time: a term may end while the server makes us wait.

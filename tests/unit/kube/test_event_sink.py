@@ -27,10 +27,12 @@ class Desk:
         self.lost: list[str] = []
         self.dropped: list[effects.PostEvent] = []
         self.leads = True
+        self.may_write = True
         self.sink = events.EventSink(
             self.kube,
             self.clock,
-            may_write=lambda: self.leads,
+            leads=lambda: self.leads,
+            may_write=lambda: self.leads and self.may_write,
             on_failure=lambda event, fault: self.lost.append(str(fault)),
             on_drop=self.dropped.append,
         )
@@ -188,3 +190,61 @@ async def test_what_is_queued_when_a_term_ends_is_never_sent(no_pauses: None) ->
 
     assert desk.kube.requests == []
     assert len(desk.sink) == 0
+
+
+async def test_who_does_not_lead_queues_nothing() -> None:
+    desk = Desk()
+    desk.leads = False
+
+    desk.sink.post(told())
+
+    assert len(desk.sink) == 0
+
+
+async def test_what_is_queued_while_a_lease_lapses_within_a_term_is_sent_afterwards(
+    no_pauses: None,
+) -> None:
+    """Whoever was refused counts as told: nobody would say it again."""
+    desk = Desk()
+    desk.sink.post(told("first"))
+    desk.may_write = False
+    async with desk.sending():
+        desk.sink.post(told("second"))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert desk.kube.requests == []
+
+        desk.may_write = True
+        await desk.kube.until(lambda: len(desk.kube.sent("POST")) == 2)
+
+    assert [sent.body["message"] for sent in desk.kube.sent("POST")] == ["first", "second"]
+
+
+async def test_what_a_term_could_not_say_any_more_is_said_by_the_next(no_pauses: None) -> None:
+    desk = Desk()
+    desk.sink.post(told())
+    desk.leads = False
+    async with desk.sending():
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert len(desk.sink) == 0
+
+        desk.leads = True
+        desk.sink.post(told())
+        await desk.kube.until(lambda: desk.kube.sent("POST"))
+
+    assert len(desk.kube.sent("POST")) == 1
+
+
+async def test_an_event_that_could_not_be_sent_is_no_repetition_the_next_time(
+    no_pauses: None,
+) -> None:
+    desk = Desk()
+    desk.kube.fail_next("POST", "events", errors.Denied("403 forbidden", status=403))
+    async with desk.sending():
+        desk.sink.post(told())
+        await desk.kube.until(lambda: desk.lost)
+        desk.sink.post(told())
+        await desk.kube.until(lambda: len(desk.kube.sent("POST")) == 2)
+
+    assert len(desk.kube.sent("POST")) == 2

@@ -41,6 +41,7 @@ class Shell:
         self.sink = events.EventSink(
             self.kube,
             TurnedClock(),
+            leads=lambda: self.books.leader,
             may_write=lambda: True,
             on_failure=lambda event, _: self.lost.append(event),
             on_drop=self.lost.append,
