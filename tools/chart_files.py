@@ -135,7 +135,7 @@ def device_defaults() -> str:
     """Return HAMi's device configuration with its defaults, as our models know it."""
     known = settings.VendorSettings()
     document: dict[str, Any] = {
-        name: section.model_dump(by_alias=True, mode="json")
+        name: section.model_dump(by_alias=True, mode="json", exclude={"enabled"})
         for name in device_config.Document.model_fields
         if (section := getattr(known, name, None)) is not None
     }

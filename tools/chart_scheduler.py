@@ -72,8 +72,10 @@ class DefaultPolicy(Values):
 
     node_scheduler_policy: policy.NodePolicy = policy.NodePolicy.BINPACK
     """Which nodes are filled first."""
-    gpu_scheduler_policy: policy.CardPolicy = policy.CardPolicy.SPREAD
-    """Which of a node's cards are filled first."""
+    gpu_scheduler_policy: policy.CardChain = policy.CardPolicy.SPREAD.value
+    """Which of a node's cards are filled first: `binpack`, `spread`, `numa`, `topology-aware`,
+    `mutex`, or several with commas. HAMi's device plugin measures its cards' links only where
+    this is `topology-aware` alone."""
 
 
 class CustomUrl(Values):

@@ -108,7 +108,8 @@ class VendorDevices(Values):
     """A vendor that is on by default."""
 
     enabled: bool = True
-    """Whether the extender, not kube-scheduler, counts this vendor's resources."""
+    """Whether pods may ask for its cards; where not, kube-scheduler counts them as it does
+    any resource."""
     customresources: Any = ignored("the names are those of the device configuration")
 
 

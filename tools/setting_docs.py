@@ -45,7 +45,15 @@ def setting_rows(
 
 @functools.cache
 def class_docs(section: type[pydantic.BaseModel]) -> Mapping[str, str]:
-    """Return the docstrings of a section's fields."""
+    """Return the docstrings of a section's fields, those of its parents included."""
+    docs: dict[str, str] = {}
+    for parent in reversed(section.__mro__):
+        if issubclass(parent, pydantic.BaseModel) and parent is not pydantic.BaseModel:
+            docs |= _own_docs(parent)
+    return docs
+
+
+def _own_docs(section: type[pydantic.BaseModel]) -> Mapping[str, str]:
     for node in doc_tables.module_tree(sys.modules[section.__module__].__file__).body:
         if isinstance(node, ast.ClassDef) and node.name == section.__name__:
             return dict(doc_tables.attribute_docs(node.body))

@@ -1,4 +1,4 @@
-"""The first history that finds each defect of ``mutants``; ``make simulate-mutants`` says."""
+"""A history that finds each defect of ``mutants``; ``make simulate-mutants`` seeks the first."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,8 +1,8 @@
 """Deliberate defects, one at a time: does the simulation find them?
 
 Each is put in at a named place of the production code for as long as a
-history runs. ``SEEDS`` are histories that are known to find them; they are
-looked for anew with ``make simulate-mutants``.
+history runs. ``known`` has a history that finds each; they are looked for anew
+with ``make simulate-mutants``.
 """
 
 import contextlib

@@ -11,7 +11,8 @@ N_HISTORIES = int(os.environ.get("SIMULATE_SEEDS", "2000"))
 
 
 def test_no_history_breaks_an_invariant() -> None:
-    code, said = simulate("--seeds", str(N_HISTORIES), limit_s=3600)
+    jobs = os.cpu_count() or 1
+    code, said = simulate("--seeds", str(N_HISTORIES), "--jobs", str(jobs), limit_s=3600)
     assert code == 0, said
     assert f"{N_HISTORIES} histories, 0 broken" in said
 

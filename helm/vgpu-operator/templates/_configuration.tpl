@@ -128,9 +128,11 @@ one place only, the device configuration: kube-scheduler's list is made from it.
 {{- $_ := set $settings "schedulerName" $v.schedulerName -}}
 {{- $_ := set $settings "forceOverwriteDefaultScheduler" $v.scheduler.forceOverwriteDefaultScheduler -}}
 {{- $_ := set $settings "defaultSchedulerPolicy" $v.scheduler.defaultSchedulerPolicy -}}
-{{- $_ := set $settings "vendors" (dict
-    "ascend" (dict "enabled" $v.devices.ascend.enabled)
-    "iluvatar" (dict "enabled" $v.devices.iluvatar.enabled)) -}}
+{{- $vendors := dict -}}
+{{- range $name := list "ascend" "iluvatar" "kunlun" "enflame" "mthreads" "vastai" "biren" -}}
+{{- $_ := set $vendors $name (dict "enabled" (get $v.devices $name).enabled) -}}
+{{- end -}}
+{{- $_ := set $settings "vendors" $vendors -}}
 {{- toYaml $settings -}}
 {{- end -}}
 
@@ -149,6 +151,11 @@ leaderElection:
   resourceLock: leases
   resourceNamespace: {{ include "vgpu.namespace" . }}
   resourceName: {{ .Values.schedulerName }}
+  leaseDuration: 15s
+  renewDeadline: 10s
+  # A follower looks every 0.4 to 0.88 s and so takes over at most 1.76 s after the Lease's
+  # time; the default of 2s may add 8.8 s.
+  retryPeriod: 400ms
 # By default only the first tenth of a large cluster reaches the extender.
 percentageOfNodesToScore: 100
 profiles:

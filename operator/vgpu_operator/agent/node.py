@@ -27,6 +27,7 @@ class SimulatedNode:
         clock: kube_clock.Clock,
         plugins: Mapping[str, plugins.Plugin],
         running: tasks.Tasks,
+        heartbeat: bool = False,
         sleep: perform.Sleep = asyncio.sleep,
     ) -> None:
         self.name = name
@@ -34,6 +35,7 @@ class SimulatedNode:
         self._client = client
         self._clock = clock
         self._plugins = plugins
+        self._heartbeat = heartbeat
         self._sleep = sleep
         self._log = structlog.get_logger().bind(node=name)
         self._devices = dict(entry.devices_of(name))
@@ -153,7 +155,12 @@ class SimulatedNode:
 
     async def look(self, node: objects.Json) -> None:
         """Repair the register annotations of the node as it was just seen, and report."""
-        if self.switches.paused or self.switches.vanished:
+        if self.switches.paused:
+            return
+        if self._heartbeat:
+            body = objects.heartbeat_patch(node, self._clock.now())
+            await self._patch(f"{paths.node(self.name)}/status", body)
+        if self.switches.vanished:
             return
         seen = objects.annotations(node)
         changes = {k: v for k, v in self._registers().items() if seen.get(k) != v}

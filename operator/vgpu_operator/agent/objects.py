@@ -239,18 +239,31 @@ def new_node(
         "status": {
             "capacity": host | {r: str(total) for r, (total, _) in counts.items()},
             "allocatable": host | {r: str(free) for r, (_, free) in counts.items()},
-            "conditions": [
-                {
-                    "type": "Ready",
-                    "status": "True",
-                    "reason": "SimulatedNode",
-                    "message": "an object only, played by vgpu agent",
-                    "lastHeartbeatTime": time,
-                    "lastTransitionTime": time,
-                }
-            ],
+            "conditions": [_ready(time, since=time)],
         },
     }
+
+
+def _ready(time: str, *, since: str) -> Json:
+    return {
+        "type": "Ready",
+        "status": "True",
+        "reason": "SimulatedNode",
+        "message": "an object only, played by vgpu agent",
+        "lastHeartbeatTime": time,
+        "lastTransitionTime": since,
+    }
+
+
+def heartbeat_patch(node: Json, now: datetime.datetime) -> Json:
+    """Return the merge patch by which a node, as just seen, says that it is ready still."""
+    time = clock_text.encode_rfc3339(now)
+    conditions = shape.mappings(shape.mapping(node.get("status")).get("conditions"))
+    others = [condition for condition in conditions if condition.get("type") != "Ready"]
+    known = next((one for one in conditions if one.get("type") == "Ready"), {})
+    since = shape.text(known.get("lastTransitionTime")) if known.get("status") == "True" else ""
+    # A merge patch replaces a list whole.
+    return {"status": {"conditions": [*others, _ready(time, since=since or time)]}}
 
 
 def counts_patch(counts: Mapping[str, tuple[int, int]]) -> Json:

@@ -94,6 +94,7 @@ class Simulator:
                     clock=self._clock,
                     plugins=spoken,
                     running=running,
+                    heartbeat=self._simulation.heartbeat,
                     sleep=self._sleep,
                 )
         await self._wait_for_server()

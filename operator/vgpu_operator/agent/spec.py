@@ -208,9 +208,12 @@ class Simulation(section.Section):
     Attributes:
         round_interval: how often a plugin looks at its node: repairs the
             register annotation, reports the handshake.
+        heartbeat: each round every node says that it is ready, as a kubelet does. Where
+            the node lifecycle controller runs, silent nodes are soon not ready.
     """
 
     nodes: tuple[Node, ...]
+    heartbeat: bool = False
     round_interval: Seconds = pydantic.Field(default=30.0, ge=SHORTEST_ROUND_S)
 
     @pydantic.model_validator(mode="after")

@@ -141,6 +141,9 @@ def _find(
             return None, f"pod {named} cannot be read: {fault}"
         if record is not None:
             yield from pod_events.take_in(books, record)
+            # The answer may be older than what the watch has shown meanwhile.
+            uid = record.key.uid
+            record = None if books.ledger.gone(uid) else books.ledger.record(uid) or record
     if record is None or record.key.uid != args.uid:
         gone = request.PodKey(namespace=args.namespace, name=args.name, uid=args.uid)
         yield from pod_events.lose(books, gone)

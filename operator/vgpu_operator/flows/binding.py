@@ -46,7 +46,8 @@ def create(
         except (effects.Conflict, effects.Missing, effects.Doubtful) as fault:
             if isinstance(fault, effects.Doubtful):
                 doubt = fault
-                books.in_doubt[record.key.uid] = record.resource_version
+                if not books.ledger.gone(record.key.uid):
+                    books.in_doubt[record.key.uid] = record.resource_version
             fresh = yield from _reread(record, fault)
         except effects.EffectFailed as fault:
             if doubt is not None:

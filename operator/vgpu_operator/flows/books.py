@@ -13,7 +13,7 @@ from vgpu_operator.flows import unregistered
 from vgpu_operator.flows.lock_sights import LockSights
 from vgpu_operator.flows.turns import Turns
 from vgpu_operator.ledger.ledger import Ledger
-from vgpu_operator.model import reason, records, request
+from vgpu_operator.model import policy, reason, records, request
 from vgpu_operator.model.settings import Settings
 from vgpu_operator.scheduling import fit
 from vgpu_operator.vendors import base, roster
@@ -260,7 +260,7 @@ class Books:
         policies = self.settings.default_scheduler_policy
         return fit.Defaults(
             node_policy=policies.node_scheduler_policy,
-            card_policies=(policies.gpu_scheduler_policy,),
+            card_policies=policy.chain(policies.gpu_scheduler_policy),
             vendors=self.by_keyword,
             why_no_cards=functools.partial(_why_no_cards, self.registrations, self.by_keyword),
         )

@@ -5,7 +5,8 @@ connections and says nothing could use up every file descriptor. Here each
 connection is counted from the moment it is accepted, before its TLS handshake.
 Where a limit is reached, a connection that has no request under way makes room
 for the newcomer, taken from the client that holds most: silent connections can
-be many, but never keep anybody out.
+be many, but never keep anybody out. Where all are busy, a client that holds more
+than the newcomer's own loses its oldest: slow requests keep nobody out either.
 """
 
 import asyncio
@@ -44,10 +45,11 @@ class Limits:
     Attributes:
         most: connections in all; None = as many as the machine has.
         most_each: connections of one client address; None = no limit of its own.
-        head_s: from being accepted, TLS handshake included, until the head of
-            the first request is there.
-        idle_s: from the end of one request until the head of the next is there;
-            it bounds the writing of an answer that nobody reads, too.
+        head_s: for the TLS handshake, and again from a request's first byte until
+            its head is there.
+        idle_s: from then, or from the end of a request, until the next one's first
+            byte: callers open connections in advance, and ours must not be the end
+            that closes first. It bounds the writing of an answer that nobody reads, too.
         request_s: from a request's head until its answer is made; None = no limit.
     """
 
@@ -101,19 +103,25 @@ class Door:
             try:
                 accepted, address = await loop.sock_accept(listening)
             except OSError as fault:
-                if fault.errno not in _SHORTAGE:
-                    continue  # the client was gone before it was accepted
-                self._turn_away(self._waiting(None), "the machine has no descriptor left")
-                await asyncio.sleep(PAUSE_S)
+                pause_s = 0.0  # else the client was gone before it was accepted
+                if fault.errno in _SHORTAGE:
+                    self._turn_away(self._waiting(None), "the machine has no descriptor left")
+                    pause_s = PAUSE_S
+                await asyncio.sleep(pause_s)
                 continue
-            client = str(address[0])
-            if not self._has_room(client):
-                accepted.close()
-                continue
-            connection = Connection(self, self._server(), client, self._limits)
-            self._connections[connection] = None
-            self._by_client[client] += 1
-            connection.welcome = self._spawn(self._welcome(connection, accepted))
+            self._let_in(accepted, str(address[0]))
+            del accepted  # else a socket whose welcome is cancelled stays open until the next
+            # While others wait, sock_accept returns at once: let everybody else run, too.
+            await asyncio.sleep(0)
+
+    def _let_in(self, accepted: socket.socket, client: str) -> None:
+        if not self._has_room(client):
+            accepted.close()
+            return
+        connection = Connection(self, self._server(), client, self._limits)
+        self._connections[connection] = None
+        self._by_client[client] += 1
+        connection.welcome = self._spawn(self._welcome(connection, accepted))
 
     async def _welcome(self, connection: "Connection", accepted: socket.socket) -> None:
         """Hand an accepted socket over to HTTP, after its TLS handshake."""
@@ -137,7 +145,8 @@ class Door:
             why = f"{client} has {limits.most_each} connections"
             return self._turn_away(self._waiting(client), why)
         if limits.most is not None and len(self._connections) >= limits.most:
-            return self._turn_away(self._waiting(None), f"there are {limits.most} connections")
+            makes_room = self._waiting(None) or self._greedy(client)
+            return self._turn_away(makes_room, f"there are {limits.most} connections")
         return True
 
     def _waiting(self, client: str | None) -> "Connection | None":
@@ -148,6 +157,13 @@ class Door:
             if not connection.busy and client in (None, connection.client)
         ]
         return max(idle, key=lambda one: self._by_client[one.client], default=None)
+
+    def _greedy(self, client: str) -> "Connection | None":
+        """Return the oldest connection of the greediest client, if it has more than this one."""
+        held = self._by_client
+        first = max(self._connections, key=lambda one: held[one.client], default=None)
+        # More by two: else two clients would take one place from each other for ever.
+        return first if first is not None and held[first.client] > held[client] + 1 else None
 
     def _turn_away(self, connection: "Connection | None", why: str) -> bool:
         """Drop a connection; return whether there was one. Say so now and then."""
@@ -235,10 +251,14 @@ class Connection(asyncio.Protocol):
         """The socket is ours, the TLS handshake done."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101  # what TCP and TLS give
         self._transport = transport
+        self._allow(self._limits.idle_s)
         self._inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Pass on."""
+        """Pass on; the first byte of a request makes the connection busy."""
+        if not self.busy:
+            self.busy = True
+            self._allow(self._limits.head_s)
         self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:

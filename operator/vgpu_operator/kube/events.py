@@ -83,7 +83,7 @@ class EventSink:
         """Send what is queued until cancelled."""
         while True:
             event = await self._next()
-            while self._leads() and not self._may_write():
+            while self._leads() and not self._may_write():  # noqa: ASYNC110  # a clock tells
                 await asyncio.sleep(1 / PER_SECOND)
             if not self._leads():
                 # Never sent: this process may lead again and have the same to say.

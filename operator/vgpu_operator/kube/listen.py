@@ -12,7 +12,10 @@ from vgpu_operator.kube import door
 from vgpu_operator.model import errors
 
 HEAD_LIMIT_S = 10.0
-"""How long the head of a client's first request may take, where nothing else is said."""
+"""How long the head of a request may take, where nothing else is said."""
+
+IDLE_LIMIT_S = 120.0
+"""How long a connection may be idle then; Go's clients close theirs after 90 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +92,8 @@ async def listen(
         shutdown_s: how long requests under way get when it closes.
         cancel_on_hang_up: cancel a handler whose client hangs up, so that nobody
             works or waits for an answer that nobody reads.
-        limits: of connections; by default as many as come, each of which says what
-            it wants within ``HEAD_LIMIT_S``.
+        limits: of connections; by default as many as come, within ``HEAD_LIMIT_S``
+            and ``IDLE_LIMIT_S``.
 
     Raises:
         SettingsError: the port is taken or may not be used; one sentence.
@@ -112,7 +115,10 @@ async def listen(
     await runner.setup()
     assert runner.server is not None  # noqa: S101  # setup has made it
     entrance = door.Door(
-        runner.server, limits or door.Limits(head_s=HEAD_LIMIT_S), what=what, tls=tls
+        runner.server,
+        limits or door.Limits(head_s=HEAD_LIMIT_S, idle_s=IDLE_LIMIT_S),
+        what=what,
+        tls=tls,
     )
     host, port = sockets[0].getsockname()[:2]
     entrance.serve(sockets)

@@ -17,16 +17,16 @@ from vgpu_operator.model.vendor_settings.amd import AmdSettings
 from vgpu_operator.model.vendor_settings.ascend import CHIPS as ASCEND_CHIPS
 from vgpu_operator.model.vendor_settings.ascend import AscendChip
 from vgpu_operator.model.vendor_settings.awsneuron import AwsNeuronSettings
-from vgpu_operator.model.vendor_settings.biren import BirenSettings
+from vgpu_operator.model.vendor_settings.biren import BirenNames
 from vgpu_operator.model.vendor_settings.cambricon import CambriconSettings
-from vgpu_operator.model.vendor_settings.enflame import EnflameSettings
+from vgpu_operator.model.vendor_settings.enflame import EnflameNames
 from vgpu_operator.model.vendor_settings.hygon import HygonSettings
 from vgpu_operator.model.vendor_settings.iluvatar import IluvatarChip
-from vgpu_operator.model.vendor_settings.kunlun import KunlunSettings
+from vgpu_operator.model.vendor_settings.kunlun import KunlunNames
 from vgpu_operator.model.vendor_settings.metax import MetaxSettings
-from vgpu_operator.model.vendor_settings.mthreads import MthreadsSettings
+from vgpu_operator.model.vendor_settings.mthreads import MthreadsNames
 from vgpu_operator.model.vendor_settings.nvidia import NvidiaSettings
-from vgpu_operator.model.vendor_settings.vastai import VastaiSettings
+from vgpu_operator.model.vendor_settings.vastai import VastaiNames
 
 
 class MigInstances(section.Section):
@@ -109,14 +109,14 @@ class Document(section.Section):
     nvidia: NvidiaDocument | None = None
     cambricon: CambriconSettings | None = None
     hygon: HygonSettings | None = None
-    enflame: EnflameSettings | None = None
-    mthreads: MthreadsSettings | None = None
+    enflame: EnflameNames | None = None
+    mthreads: MthreadsNames | None = None
     metax: MetaxSettings | None = None
-    kunlun: KunlunSettings | None = None
+    kunlun: KunlunNames | None = None
     awsneuron: AwsNeuronSettings | None = None
     amd: AmdSettings | None = None
-    vastai: VastaiSettings | None = None
-    biren: BirenSettings | None = None
+    vastai: VastaiNames | None = None
+    biren: BirenNames | None = None
     vnpus: VnpusDocument | None = None
     iluvatars: tuple[IluvatarChip, ...] | None = None
     nodeconfig: tuple[NodeConfig, ...] = ()

@@ -154,8 +154,9 @@ class PolicySettings(section.Section):
 
     node_scheduler_policy: policy.NodePolicy = policy.NodePolicy.BINPACK
     """Which nodes are filled first: ``binpack`` the fullest, ``spread`` the emptiest."""
-    gpu_scheduler_policy: policy.CardPolicy = policy.CardPolicy.SPREAD
-    """The same for the cards of a node; also ``numa``, ``topology-aware``, ``mutex``."""
+    gpu_scheduler_policy: policy.CardChain = policy.CardPolicy.SPREAD.value
+    """The same for the cards of a node; also ``numa``, ``topology-aware``, ``mutex``, or
+    several with commas (``mutex,binpack``)."""
 
 
 class EventSettings(section.Section):

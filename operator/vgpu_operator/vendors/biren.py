@@ -20,5 +20,5 @@ class Biren(unaccounted.Unaccounted):
 
 
 def backends(settings: BirenSettings) -> tuple[base.Vendor, ...]:
-    """Return Biren's one back end."""
-    return (Biren(settings),)
+    """Return Biren's one back end; none while it is off."""
+    return (Biren(settings),) if settings.enabled else ()

@@ -77,5 +77,5 @@ class Enflame(base.Common):
 
 
 def backends(settings: EnflameSettings) -> tuple[base.Vendor, ...]:
-    """Return the back end for whole cards."""
-    return (Enflame(settings),)
+    """Return the back end for whole cards; none while it is off."""
+    return (Enflame(settings),) if settings.enabled else ()

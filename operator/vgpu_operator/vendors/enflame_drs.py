@@ -312,5 +312,5 @@ def _by_index(cards: Sequence[fitting.CardState]) -> list[fitting.CardState]:
 
 
 def backends(settings: EnflameSettings) -> tuple[base.Vendor, ...]:
-    """Return the back end for partitions."""
-    return (EnflameDrs(settings),)
+    """Return the back end for partitions; none while it is off."""
+    return (EnflameDrs(settings),) if settings.enabled else ()

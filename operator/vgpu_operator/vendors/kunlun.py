@@ -131,8 +131,8 @@ class Kunlun(base.Common):
 
 
 def backends(section: kunlun_settings.KunlunSettings) -> tuple[base.Vendor, ...]:
-    """Return Kunlun's whole cards; none when their resource has no name."""
-    return (Kunlun(section),) if section.resource_count_name else ()
+    """Return Kunlun's whole cards; none when it is off or their resource has no name."""
+    return (Kunlun(section),) if section.enabled and section.resource_count_name else ()
 
 
 def _usable(card: fitting.CardState, ask: fitting.Ask) -> bool:

@@ -125,8 +125,8 @@ class KunlunVxpu(base.Common):
 
 
 def backends(section: kunlun_settings.KunlunSettings) -> tuple[base.Vendor, ...]:
-    """Return Kunlun's slices; none when their resource has no name."""
-    return (KunlunVxpu(section),) if section.resource_v_count_name else ()
+    """Return Kunlun's slices; none when it is off or their resource has no name."""
+    return (KunlunVxpu(section),) if section.enabled and section.resource_v_count_name else ()
 
 
 def slice_mib(asked_mib: int) -> int:

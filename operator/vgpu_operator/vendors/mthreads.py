@@ -186,5 +186,5 @@ def _legal() -> str:
 
 
 def backends(settings: MthreadsSettings) -> tuple[base.Vendor, ...]:
-    """Return Moore Threads' one back end."""
-    return (Mthreads(settings),)
+    """Return Moore Threads' one back end; none while it is off."""
+    return (Mthreads(settings),) if settings.enabled else ()

@@ -29,7 +29,8 @@ from vgpu_operator.vendors import (
 def build(settings: Settings) -> roster.Roster:
     """Return every vendor under the names and defaults of ``settings``.
 
-    Ascend's and Iluvatar's chips come last and only where they are switched on.
+    Ascend's and Iluvatar's chips come last and only where they are switched on; Enflame,
+    Moore Threads, Kunlun, Vastai and Biren are there unless they are switched off.
 
     Raises:
         SettingsError: two vendors have one keyword.

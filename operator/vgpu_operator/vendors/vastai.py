@@ -99,5 +99,5 @@ def _physical_card(card: device.Device) -> str:
 
 
 def backends(settings: VastaiSettings) -> tuple[base.Vendor, ...]:
-    """Return Vastai's one back end."""
-    return (Vastai(settings),)
+    """Return Vastai's one back end; none while it is off."""
+    return (Vastai(settings),) if settings.enabled else ()

@@ -6,7 +6,6 @@ API server treats as its ``failurePolicy`` says.
 """
 
 import asyncio
-import collections
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,7 @@ from vgpu_operator.flows import admit
 from vgpu_operator.model import errors, quota
 from vgpu_operator.model.settings import Settings
 from vgpu_operator.vendors import base
-from vgpu_operator.webhook import configuration
+from vgpu_operator.webhook import configuration, room
 from vgpu_operator.wire import admission, shape
 
 LARGEST_BODY_BYTES = 3 * 2**20
@@ -49,9 +48,8 @@ class WebhookState:
     Attributes:
         standing: how a namespace stands against its ResourceQuotas, as this replica
             sees it.
-        timeout_s: how long a call's body may take to come.
-        most_calls: calls that may run at once; more get 503.
-        most_calls_each: calls of one client address that may run at once.
+        timeout_s: how long a call may wait for its turn and its body take to come.
+        most_calls: bodies that may be read at once; more wait for their turn.
         observe: told each call's outcome (``allowed``, ``changed``,
             ``refused``, ``skipped``, ``bad``, ``busy``, ``late``, ``hung up``,
             ``failed``).
@@ -61,8 +59,7 @@ class WebhookState:
     vendors: Sequence[base.Vendor]
     standing: Callable[[str], quota.Standing] = _unbounded
     timeout_s: float = 5.0
-    most_calls: int = 64
-    most_calls_each: int = 48
+    most_calls: int = 128
     observe: Callable[[str], None] = _nobody
 
 
@@ -81,25 +78,19 @@ class _Webhook:
 
     def __init__(self, state: WebhookState) -> None:
         self._state = state
-        self._running: collections.Counter[str] = collections.Counter()
+        self._room = room.Room(state.most_calls)
 
     async def answer(self, call: web.Request) -> web.Response:
         """Answer one AdmissionReview within the limits of time and calls."""
-        client, running = call.remote or "", self._running.total()
-        if running >= self._state.most_calls:
-            self._state.observe("busy")
-            return failure(503, f"{running} calls are running; try again")
-        if self._running[client] >= self._state.most_calls_each:
-            self._state.observe("busy")
-            return failure(503, f"{self._running[client]} calls of {client} are running; try again")
-        self._running[client] += 1
+        limit = asyncio.timeout(self._state.timeout_s)
+        place = room.Call(client=call.remote or "", limit=limit)
         try:
-            async with asyncio.timeout(self._state.timeout_s):
+            async with limit:
+                await self._room.enter(place)
                 body = await call.read()
             outcome, response = _decide(body, self._state)
         except TimeoutError:
-            outcome = "late"
-            response = failure(408, f"the body took longer than {self._state.timeout_s} s to come")
+            outcome, response = self._too_late(place)
         except web.HTTPRequestEntityTooLarge:
             outcome = "bad"
             response = failure(413, f"the body is larger than {LARGEST_BODY_BYTES} bytes")
@@ -110,9 +101,17 @@ class _Webhook:
             self._state.observe("failed")
             raise
         finally:
-            self._running -= collections.Counter((client,))  # keeps no client that has none left
+            self._room.leave(place)
         self._state.observe(outcome)
         return response
+
+    def _too_late(self, place: room.Call) -> tuple[str, web.Response]:
+        if place.gave_way:
+            return "busy", failure(503, "the body had not come when others needed room; try again")
+        if not place.is_inside:
+            return "busy", failure(503, f"{len(self._room)} calls are running; try again")
+        late = f"the body took longer than {self._state.timeout_s} s to come"
+        return "late", failure(408, late)
 
 
 def _decide(body: bytes, state: WebhookState) -> tuple[str, web.Response]:

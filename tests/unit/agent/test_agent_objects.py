@@ -1,3 +1,5 @@
+import datetime
+
 import pytest
 
 from vgpu_operator.agent import objects
@@ -19,3 +21,16 @@ def version(number, uid="u1"):
 )
 def test_versions_are_compared_as_numbers(raw, known, newer):
     assert objects.is_newer(raw, known) is newer
+
+
+def test_a_heartbeat_keeps_the_time_since_when_the_node_is_ready():
+    since = "2026-01-15T09:00:00Z"
+    node = {
+        "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}]}
+    }
+    now = datetime.datetime(2026, 1, 15, 10, tzinfo=datetime.UTC)
+
+    (ready,) = objects.heartbeat_patch(node, now)["status"]["conditions"]
+
+    assert ready["lastTransitionTime"] == since
+    assert ready["lastHeartbeatTime"] == "2026-01-15T10:00:00Z"

@@ -99,6 +99,32 @@ async def test_a_round_without_news_writes_nothing():
         assert [r.verb for r in w.kube.requests if r.verb not in ("WATCH",)] == ["GET"]
 
 
+async def test_a_node_with_a_heartbeat_says_each_round_that_it_is_ready():
+    # The node lifecycle controller calls a node unknown whose heartbeat stands still for 50 s.
+    async with world({"nodes": [TWO_CARDS], "heartbeat": True}) as w:
+        given_up = [
+            {"type": "DiskPressure", "status": "False"},
+            {
+                "type": "Ready",
+                "status": "Unknown",
+                "lastHeartbeatTime": "2026-01-15T09:00:00Z",
+                "lastTransitionTime": "2026-01-15T09:00:50Z",
+            },
+        ]
+        status = {**w.node()["status"], "conditions": given_up}
+        w.kube.put("/api/v1/nodes/sim-1", {**w.node(), "status": status})
+
+        await settle(w)
+        w.sleep.end(30.0)
+        await settle(w)
+
+        other, ready = w.node()["status"]["conditions"]
+        assert other == {"type": "DiskPressure", "status": "False"}
+        assert (ready["type"], ready["status"]) == ("Ready", "True")
+        assert ready["lastHeartbeatTime"] == ready["lastTransitionTime"] == "2026-01-15T10:00:00Z"
+        assert w.node()["status"]["capacity"]["nvidia.com/gpu"] == "14"
+
+
 async def test_a_vendor_that_reports_writes_its_own_time_each_round():
     async with world({**TWO_CARDS, "handshake": True}) as w:
         assert w.node_notes()["hami.io/node-handshake"] == "Reported_2026-01-15 10:00:00"

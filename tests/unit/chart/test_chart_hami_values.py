@@ -8,6 +8,7 @@ import yaml
 
 from support.helm import Helm, one
 from vgpu_operator.cli import run as cli_run
+from vgpu_operator.flows import books
 from vgpu_operator.model import device_config
 from vgpu_operator.vendors import registry
 
@@ -87,6 +88,7 @@ POLICIES = altered(
     devices__iluvatar__enabled=True,
     devicePlugin__deviceSplitCount=4,
 )
+OFF = altered(devices__biren__enabled=False, devices__enflame__enabled=False)
 WHOLE_CONTENT: dict[str, Any] = altered()
 WHOLE_CONTENT["device-config"] = {"content": DEVICE_CONFIG.replace("nvidia.com/", "example.com/")}
 
@@ -98,6 +100,7 @@ WHOLE_CONTENT["device-config"] = {"content": DEVICE_CONFIG.replace("nvidia.com/"
         pytest.param(RENAMED, id="renamed resources"),
         pytest.param(SELECTED, id="label selectors"),
         pytest.param(POLICIES, id="policies"),
+        pytest.param(OFF, id="vendors switched off"),
         pytest.param(WHOLE_CONTENT, id="device-config.content"),
         pytest.param({}, id="no values at all"),
     ],
@@ -153,6 +156,16 @@ def test_policies_and_switches_reach_the_operator(helm: Helm, tmp_path: Path) ->
     assert environment["ENABLE_TOPOLOGY_SCORE"] == "true"
     text = one(objects, "ConfigMap", "-device")["data"]["device-config.yaml"]
     assert yaml.safe_load(text)["nvidia"]["deviceSplitCount"] == 4
+
+
+@pytest.mark.parametrize("text", ["mutex,binpack", "numa, spread"])
+def test_a_chain_of_policies_reaches_the_operator(helm: Helm, tmp_path: Path, text: str) -> None:
+    values = altered(scheduler__defaultSchedulerPolicy__gpuSchedulerPolicy=text)
+
+    settings = operator_settings(helm.template(values), tmp_path)
+
+    known = books.open_books(settings, registry.build(settings)).defaults
+    assert known.card_policies == tuple(word.strip() for word in text.split(","))
 
 
 def test_a_whole_device_configuration_stands_as_it_is(helm: Helm) -> None:

@@ -1,5 +1,6 @@
 """What the chart makes: safe defaults, one checksum for each configuration, all versions."""
 
+import re
 from typing import Any
 
 import pytest
@@ -106,6 +107,26 @@ def test_the_operator_follows_the_lease_that_its_kube_scheduler_takes(helm: Helm
         r for r in one(objects, "Role", "-scheduler")["rules"] if r["resources"] == ["leases"]
     ]
     assert rule["resourceNames"] == ["gpu-scheduler"]
+
+
+def test_after_a_leaders_death_another_leads_within_the_leases_time_and_two_seconds(
+    helm: Helm,
+) -> None:
+    election = scheduler_configuration(helm.template())["leaderElection"]
+
+    units = {"ms": 0.001, "s": 1.0}
+    lease_s, renew_s, retry_s = (
+        float(number) * units[unit]
+        for name in ("leaseDuration", "renewDeadline", "retryPeriod")
+        for number, unit in re.findall(r"^(\d+)(ms|s)$", election[name])
+    )
+    # client-go's leaderelection: a follower waits retryPeriod times 1 to 2.2 between two looks.
+    # It may see the last renewal one wait late, and the end of the Lease one wait late.
+    longest_wait_s = 2.2 * retry_s
+    assert lease_s == 15
+    assert 2 * longest_wait_s < 2
+    # Without these kube-scheduler refuses to start.
+    assert lease_s > renew_s > 1.2 * retry_s
 
 
 def test_without_a_lease_one_replica_runs_and_never_two(helm: Helm) -> None:

@@ -29,6 +29,16 @@ from support.helm import CHART, Helm, one
             id="an unknown policy",
         ),
         pytest.param(
+            {"scheduler": {"defaultSchedulerPolicy": {"gpuSchedulerPolicy": "mutex,pack"}}},
+            "at '/scheduler/defaultSchedulerPolicy/gpuSchedulerPolicy'",
+            id="an unknown word in a chain of policies",
+        ),
+        pytest.param(
+            {"device-config": {"overrides": {"biren": {"enabled": False}}}},
+            "at '/device-config/overrides/biren': additional properties 'enabled'",
+            id="a switch in the device configuration, where HAMi has none",
+        ),
+        pytest.param(
             {"scheduler": {"admissionWebhook": {"failurePolicy": "Open"}}},
             "at '/scheduler/admissionWebhook/failurePolicy'",
             id="an unknown choice",

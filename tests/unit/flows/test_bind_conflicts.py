@@ -17,7 +17,7 @@ from support.operator_books import (
     put_node,
     used_mib,
 )
-from vgpu_operator.flows import bind, books, effects
+from vgpu_operator.flows import bind, books, effects, pod_events
 from vgpu_operator.model import records
 
 BOUND = effects.BindResult()
@@ -35,6 +35,47 @@ def at_the_binding(pod: records.PodRecord = POD) -> tuple[books.Books, Dialogue]
     talk.answers("11")
     talk.expects(effects.BindPod)
     return held, talk
+
+
+def unseen() -> tuple[books.Books, Dialogue]:
+    """Return a bind that reads its pod, which the watch has not shown."""
+    held = open_books()
+    put_node(held)
+    talk = Dialogue(bind.bind(held, bind_args(POD), NOW))
+    talk.expects(effects.ReadPod)
+    return held, talk
+
+
+def test_a_pod_that_was_read_before_the_watch_showed_it_gone_is_not_bound() -> None:
+    held, talk = unseen()
+    pod_events.pod_seen(held, POD)
+    pod_events.pod_gone(held, POD.key)
+
+    talk.answers(POD)
+
+    assert talk.result.error == "pod team-a/p1 with UID uid-of-p1 does not exist any more"
+    assert used_mib(held) == {"GPU-a0": 0}
+
+
+def test_a_pod_that_was_read_before_the_watch_showed_it_bound_is_as_the_watch_shows_it() -> None:
+    held, talk = unseen()
+    pod_events.pod_seen(held, bound(POD))
+
+    talk.answers(POD)
+
+    assert talk.result == BOUND
+
+
+def test_no_doubt_is_kept_about_a_pod_that_the_watch_has_shown_gone() -> None:
+    held, talk = at_the_binding()
+    pod_events.pod_gone(held, POD.key)
+
+    talk.fails(effects.Doubtful("no answer"))
+    talk.expects(effects.ReadPod)
+    talk.fails(effects.Doubtful("no answer either"))
+
+    assert "it is unknown whether" in talk.result.error
+    assert held.in_doubt == {}
 
 
 def released(talk: Dialogue) -> None:

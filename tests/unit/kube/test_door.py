@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from typing import Any
@@ -29,6 +30,10 @@ class Site:
         self.listener = listener
         self.release = release
         self._writers: list[asyncio.StreamWriter] = []
+
+    @property
+    def port(self) -> int:
+        return self.listener.address.port
 
     @property
     def open(self) -> int:
@@ -106,11 +111,38 @@ async def site(*, tls: bool = False, **limits: Any) -> AsyncIterator[Site]:
 
 
 async def test_a_client_that_says_nothing_is_dropped_in_time() -> None:
-    async with site(head_s=0.05) as here:
+    async with site(idle_s=0.05) as here:
         silent = await here.connect()
 
         assert await here.is_ended(silent)
         await here.until(n_open=0)
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_a_connection_opened_in_advance_outlives_the_limit_of_a_head(tls: bool) -> None:
+    """Go's clients dial more than they need, and ask again on none that was closed unused."""
+    options = {"ssl": TRUST, "server_hostname": "localhost"} if tls else {}
+    async with site(tls=tls, head_s=0.2, idle_s=60) as here:
+        unused = await here.connect(**options)
+        begun = await here.connect(**options)
+        begun[1].write(b"G")
+        assert await here.is_ended(begun)  # the limit for heads has passed
+
+        assert await here.ask(unused) == b"HTTP/1.1 200 OK\r\n"
+
+
+async def test_a_request_that_has_begun_makes_no_room_for_another() -> None:
+    async with site(most=2, head_s=60) as here:
+        begun = await here.connect()
+        begun[1].write(b"GET / HTTP/1.1\r\n")
+        await here.until(busy=1)
+        for _ in range(4):
+            await here.connect()
+
+        begun[1].write(b"Host: localhost\r\n\r\n")
+
+        async with asyncio.timeout(WAIT_S):
+            assert await begun[0].readline() == b"HTTP/1.1 200 OK\r\n"
 
 
 async def test_a_client_that_sends_a_head_letter_by_letter_is_dropped_in_time() -> None:
@@ -226,6 +258,40 @@ async def test_a_request_under_way_never_makes_room() -> None:
         assert await asked == b"HTTP/1.1 200 OK\r\n"
 
 
+async def test_requests_under_way_of_greedy_clients_make_room_for_another() -> None:
+    async with site(most=4, most_each=3, head_s=60) as here:
+        greedy = [await here.connect(local_addr=("127.0.0.2", 0)) for _ in range(3)]
+        modest = await here.connect(local_addr=("127.0.0.3", 0))
+        for _, writer in (*greedy, modest):
+            writer.write(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await here.until(busy=4)
+
+        assert await here.ask(await here.connect()) == b"HTTP/1.1 200 OK\r\n"
+
+        assert await here.is_ended(greedy[0])
+        here.release.set()
+        async with asyncio.timeout(WAIT_S):
+            for reader, _ in (*greedy[1:], modest):
+                assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+
+
+async def test_a_crowd_at_the_door_is_let_in_one_by_one() -> None:
+    async with site() as here:
+        crowd = [socket.create_connection(("127.0.0.1", here.port)) for _ in range(20)]
+        steps = []
+        for _ in range(1000):
+            before = here.open
+            await asyncio.sleep(0)
+            steps.append(here.open - before)
+            if here.open == len(crowd):
+                break
+        for one in crowd:
+            one.close()
+
+    assert sum(steps) == 20
+    assert max(steps) == 1
+
+
 async def test_a_request_beyond_its_time_is_ended() -> None:
     async with site(request_s=0.05) as here:
         streams = await here.connect()
@@ -249,9 +315,9 @@ async def test_a_request_may_take_longer_than_its_head() -> None:
         streams = await here.connect()
         asked = asyncio.create_task(here.ask(streams, "/slow"))
         async with asyncio.timeout(WAIT_S):
-            await here.connect()
-            silent = await here.connect()
-            assert await here.is_ended(silent)  # the limit for heads has passed
+            begun = await here.connect()
+            begun[1].write(b"G")
+            assert await here.is_ended(begun)  # the limit for heads has passed
         here.release.set()
 
         assert await asked == b"HTTP/1.1 200 OK\r\n"

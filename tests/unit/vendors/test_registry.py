@@ -26,6 +26,29 @@ def test_ascend_and_iluvatar_wait_to_be_switched_on_as_in_hamis_chart() -> None:
     assert registry.build(settings.Settings())[-1].spec.keyword == "Biren"
 
 
+@pytest.mark.parametrize(
+    ("section", "keywords"),
+    [
+        ("kunlun", {"kunlun", "XPU"}),
+        ("enflame", {"GCU", "Enflame"}),
+        ("mthreads", {"Mthreads"}),
+        ("vastai", {"Vastai"}),
+        ("biren", {"Biren"}),
+    ],
+)
+def test_a_vendor_that_is_on_by_default_can_be_switched_off(
+    section: str, keywords: set[str]
+) -> None:
+    usual = {vendor.spec.keyword for vendor in registry.build(settings.Settings())}
+
+    configured = settings.build({"vendors": {section: {"enabled": False}}})
+
+    left = {vendor.spec.keyword for vendor in registry.build(configured)}
+    assert (usual - left, left - usual) == (keywords, set())
+    shown = registry.build(settings.with_every_vendor(configured))
+    assert keywords <= {vendor.spec.keyword for vendor in shown}
+
+
 def test_every_vendors_file_is_in_use() -> None:
     folder = pathlib.Path(registry.__file__).parent
     files = {path.stem for path in folder.glob("*.py")}

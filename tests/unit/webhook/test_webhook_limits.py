@@ -12,7 +12,7 @@ import pytest
 from vgpu_operator.kube import door, rates
 from vgpu_operator.model import settings
 from vgpu_operator.vendors import registry
-from vgpu_operator.webhook import certificates, routes, server
+from vgpu_operator.webhook import certificates, room, routes, server
 
 CA_PEM, CERT_PEM, KEY_PEM = certificates.self_signed(["localhost", "127.0.0.1"])
 TRUST = ssl.create_default_context(cadata=CA_PEM.decode())
@@ -33,7 +33,19 @@ class Webhook:
     def __init__(self, port: int) -> None:
         self.port = port
         self.outcomes: list[str] = []
+        self.rooms: list[room.Room] = []
         self._writers: list[asyncio.StreamWriter] = []
+
+    @property
+    def reading(self) -> int:
+        """How many bodies are being read."""
+        return len(self.rooms[0])
+
+    async def until(self, *, reading: int) -> None:
+        """Wait until so many bodies are being read."""
+        async with asyncio.timeout(WAIT_S):
+            while self.reading != reading:
+                await asyncio.sleep(0.005)
 
     async def connect(self, host: str = "127.0.0.1", *, tls: bool = True) -> Streams:
         options: dict[str, Any] = {"ssl": TRUST, "server_hostname": "localhost"} if tls else {}
@@ -70,16 +82,25 @@ async def webhook(
     state = routes.WebhookState(
         settings=SETTINGS, vendors=registry.build(SETTINGS), observe=outcomes.append, **limits
     )
-    running = await server.start(
-        state,
-        "127.0.0.1",
-        0,
-        certificates.context_from_pem(CERT_PEM, KEY_PEM),
-        connections=connections,
-        rate=rate,
-    )
+    rooms: list[room.Room] = []
+
+    class Watched(room.Room):
+        def __init__(self, most: int) -> None:
+            super().__init__(most)
+            rooms.append(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(room, "Room", Watched)
+        running = await server.start(
+            state,
+            "127.0.0.1",
+            0,
+            certificates.context_from_pem(CERT_PEM, KEY_PEM),
+            connections=connections,
+            rate=rate,
+        )
     here = Webhook(running.port)
-    here.outcomes = outcomes
+    here.outcomes, here.rooms = outcomes, rooms
     try:
         yield here
     finally:
@@ -97,16 +118,37 @@ async def test_more_silent_connections_than_there_is_room_for_keep_nobody_out() 
 
 
 async def test_calls_whose_bodies_do_not_come_leave_room_for_another_client() -> None:
-    async with webhook(timeout_s=WAIT_S, most_calls=4, most_calls_each=3) as here:
-        slow = [await here.connect() for _ in range(4)]
+    async with webhook(timeout_s=2 * WAIT_S, most_calls=4) as here:
+        slow = [await here.connect("127.0.0.2") for _ in range(3)]
+        slow.append(await here.connect("127.0.0.3"))
         for _, writer in slow:
             writer.write(HEAD)
-        refused = [reader for reader, _ in slow]
-        async with asyncio.timeout(WAIT_S):
-            line = await anext(_first_lines(refused))
+        await here.until(reading=4)
 
-        assert line.startswith(b"HTTP/1.1 503 ")  # the fourth of one client
-        assert await here.call("127.0.0.2") == 200
+        assert await here.call() == 200
+
+        async with asyncio.timeout(WAIT_S):
+            line = await anext(_first_lines([reader for reader, _ in slow]))
+        assert line.startswith(b"HTTP/1.1 503 ")
+        assert here.reading == 3  # two of the greedy client, and that of the other
+    assert here.outcomes.count("busy") == 1
+
+
+async def test_a_burst_of_one_api_server_waits_for_its_turns() -> None:
+    async with webhook(most_calls=3) as here:
+        burst = [await here.connect() for _ in range(20)]
+        half = len(GOOD_BODY) // 2
+        head = HEAD.replace(b" 9", f" {len(GOOD_BODY)}".encode())
+        for _, writer in burst:
+            writer.write(head + GOOD_BODY[:half])
+        await here.until(reading=3)
+        for _, writer in burst:
+            writer.write(GOOD_BODY[half:])
+
+        async with asyncio.timeout(WAIT_S):
+            lines = [await reader.readline() for reader, _ in burst]
+
+    assert lines == [b"HTTP/1.1 200 OK\r\n"] * 20
 
 
 async def _first_lines(readers: list[asyncio.StreamReader]) -> AsyncIterator[bytes]:
@@ -115,7 +157,7 @@ async def _first_lines(readers: list[asyncio.StreamReader]) -> AsyncIterator[byt
 
 
 async def test_a_body_that_comes_too_slowly_makes_room_again() -> None:
-    async with webhook(timeout_s=0.1, most_calls_each=1) as here:
+    async with webhook(timeout_s=0.1, most_calls=1) as here:
         reader, writer = await here.connect()
         writer.write(HEAD)
         async with asyncio.timeout(WAIT_S):
@@ -147,7 +189,7 @@ async def test_every_limit_of_the_webhook_is_set() -> None:
     assert limits.request_s is not None
     assert limits.head_s <= 10
     state = routes.WebhookState(settings=SETTINGS, vendors=())
-    assert state.most_calls_each < state.most_calls < limits.most
+    assert state.most_calls < limits.most_each  # one greedy client alone fills the room first
     assert state.timeout_s < limits.request_s
 
 

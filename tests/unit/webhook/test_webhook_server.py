@@ -177,7 +177,7 @@ async def test_a_caller_that_hangs_up_is_no_fault_of_ours(
 
 
 async def test_more_calls_than_the_limit_are_turned_away() -> None:
-    async with webhook(most_calls=0) as calls:
+    async with webhook(most_calls=0, timeout_s=0.05) as calls:
         status, answer = await calls.post(review(pod(container())))
         async with calls.session.get(f"{calls.base}/healthz") as health:
             alive = (health.status, await health.json())

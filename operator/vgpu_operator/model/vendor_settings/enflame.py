@@ -7,7 +7,7 @@ import pydantic
 from vgpu_operator.model.vendor_settings import section
 
 
-class EnflameSettings(section.Section):
+class EnflameNames(section.Section):
     """Enflame's names, as in HAMi's device configuration (``enflame``)."""
 
     resource_name_gcu: section.ResourceName = pydantic.Field(
@@ -47,3 +47,10 @@ class EnflameSettings(section.Section):
     def slices_resource(self) -> str:
         """The resource for slices of one card."""
         return self.resource_name_drs_gcu or self.resource_name_vgcu or "enflame.com/drs-gcu"
+
+
+class EnflameSettings(EnflameNames):
+    """Enflame; HAMi's chart only leaves its resources to kube-scheduler where it is off."""
+
+    enabled: bool = True
+    """Whether pods may ask for Enflame cards."""
