@@ -161,7 +161,7 @@ class Operator:
                 secret=options.webhook_secret,
                 configuration=options.webhook_configuration,
                 hosts=options.webhook_hosts,
-                leads=lambda: self.books.leader,
+                leads=self._may_write,
             )
         self.ports: dict[str, int] = {}
         self._stop = asyncio.Event()
@@ -231,6 +231,11 @@ class Operator:
         if not self._may_write():
             await self.leader.refresh()
         if not self._may_write():
+            if (unseen_s := self.leader.unseen_s) is not None:
+                return (
+                    f"our Lease has not been seen renewed for {unseen_s:.0f} s;"
+                    " the API server is slow; kube-scheduler tries again"
+                )
             holder = self.leader.holder or "nobody"
             return f"this replica does not lead ({holder} holds the Lease); ask the leader"
         if not self._term_synced.is_set():

@@ -25,6 +25,7 @@ class Shell:
         self.sink = events.EventSink(
             self.kube,
             self.clock,
+            leads=lambda: self.books.leader,
             may_write=lambda: self.books.leader,
             on_failure=lambda *_: None,
             on_drop=lambda _: None,

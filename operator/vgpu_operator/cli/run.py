@@ -2,8 +2,9 @@
 
 import asyncio
 import gc
+import ipaddress
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -99,7 +100,7 @@ def run(
             if webhook_cert is not None and webhook_key is not None
             else None
         ),
-        webhook_hosts=tuple(webhook_host or ("localhost", "127.0.0.1")),
+        webhook_hosts=parse_hosts(webhook_host or ("localhost", "127.0.0.1")),
         webhook_ca_file=webhook_ca_file,
         webhook_secret=(
             split_name(webhook_secret, option="--webhook-secret", of="a Secret")
@@ -188,6 +189,29 @@ def parse_lease(text: str) -> tuple[str, str] | None:
     if text == "none":
         return None
     return split_name(text, option="--leader-lease", of="a Lease, or none")
+
+
+def parse_hosts(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return a certificate's names, and its addresses in their one usual form.
+
+    >>> parse_hosts(["localhost", "2001:DB8::1", "0:0:0:0:0:0:0:1"])
+    ('localhost', '2001:db8::1', '::1')
+
+    Raises:
+        SettingsError: a certificate cannot name one of them.
+    """
+    hosts = []
+    for text in texts:
+        try:
+            hosts.append(str(ipaddress.ip_address(text)))
+        except ValueError:
+            hosts.append(text)
+        if not hosts[-1].isascii() or "%" in hosts[-1] or not hosts[-1].strip():
+            raise errors.SettingsError(
+                f"--webhook-host {text!r} cannot stand in a certificate; write a DNS name in its "
+                "ASCII form (xn--…), or an IP address without a zone"
+            )
+    return tuple(hosts)
 
 
 def split_name(text: str, *, option: str, of: str) -> tuple[str, str]:

@@ -9,8 +9,8 @@ made.
 
 import datetime
 import enum
-from collections.abc import Collection, Generator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Generator, Set
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from vgpu_operator.wire import kept_certificate
@@ -33,7 +33,7 @@ class WriteSecret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTrust:
-    """Read which authorities API servers trust. Answer: PEM, or None where they differ."""
+    """Read whom API servers trust. Answer: a set of PEM; empty = there is nobody to tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class MakeCertificate:
     """Have the newest authority sign a certificate. Answer: its PEM, and its key's."""
 
     bundle: bytes
-    authority_key: bytes
+    authority_key: bytes = field(repr=False)
 
 
 Effect = ReadSecret | WriteSecret | ReadTrust | WriteTrust | MakeAuthority | MakeCertificate
@@ -94,6 +94,12 @@ def due(
     return Step.NOTHING
 
 
+def can_be_shown(kept: kept_certificate.Kept, now: datetime.datetime) -> bool:
+    """Whether this can be shown before anybody has looked whom API servers trust."""
+    facts = kept_certificate.facts(kept)
+    return facts is not None and _is_valid(facts.certificate, now)
+
+
 def keep(
     *, hosts: Collection[str], now: datetime.datetime, leads: bool
 ) -> Generator[Effect, Any, kept_certificate.Kept]:
@@ -101,13 +107,14 @@ def keep(
     kept: kept_certificate.Kept = yield ReadSecret()
     if not leads:
         return kept
-    trust: bytes | None = yield ReadTrust()
-    step = due(kept_certificate.facts(kept), hosts=hosts, now=now, trusted=trust == kept.bundle)
+    trust: Set[bytes] = yield ReadTrust()
+    trusted = trust <= {kept.bundle}
+    step = due(kept_certificate.facts(kept), hosts=hosts, now=now, trusted=trusted)
     if step is not Step.NOTHING:
         kept = yield from _renewed(kept, step, now)
         version: str = yield WriteSecret(kept=kept)
         kept = replace(kept, resource_version=version)
-    if trust != kept.bundle:
+    if not trust <= {kept.bundle}:
         yield WriteTrust(bundle=kept.bundle)
     return kept
 
@@ -117,7 +124,8 @@ def _renewed(
 ) -> Generator[Effect, Any, kept_certificate.Kept]:
     if step in (Step.EVERYTHING, Step.AUTHORITY):
         authority, authority_key = yield MakeAuthority()
-        earlier = kept_certificate.still_valid(kept.bundle, now) if step is Step.AUTHORITY else b""
+        # Even where everything is made anew: other replicas still show what those have signed.
+        earlier = kept_certificate.still_valid(kept.bundle, now)
         kept = replace(kept, bundle=authority + earlier, authority_key=authority_key)
     if step in (Step.EVERYTHING, Step.CERTIFICATE):
         certificate, key = yield MakeCertificate(

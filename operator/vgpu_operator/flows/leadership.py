@@ -41,11 +41,16 @@ class Leadership:
 
     def leads(self, now_s: float) -> bool:
         """Whether this host's kube-scheduler holds a Lease that is still renewed."""
-        if self._renewal_seen_at_s is None or not self.hostname:
-            return False
+        unseen_s = self.unseen_s(now_s)
+        return unseen_s is not None and unseen_s < self._last.duration_s
+
+    def unseen_s(self, now_s: float) -> float | None:
+        """How long this host's own Lease has not been seen renewed; None where it has none."""
+        if self._renewal_seen_at_s is None or not self.hostname or self._last.duration_s <= 0:
+            return None
         if not self._last.holder.startswith(f"{self.hostname}_"):
-            return False
-        return now_s - self._renewal_seen_at_s < self._last.duration_s
+            return None
+        return now_s - self._renewal_seen_at_s
 
     @property
     def holder(self) -> str:

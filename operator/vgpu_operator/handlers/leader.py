@@ -14,7 +14,8 @@ log = structlog.get_logger(__name__)
 POLL_S = 2.0
 """kube-scheduler renews every 2 s; a lost Lease is seen as fast as it can be taken."""
 
-READ_LIMIT_S = 2.0
+READ_LIMIT_S = 5.0
+"""A slow API server costs no term; what it answers counts from the question."""
 
 
 class LeaderFollower:
@@ -39,6 +40,7 @@ class LeaderFollower:
         self._state = leadership.Leadership(hostname=hostname)
         self._on_change = on_change
         self._leads: bool | None = None
+        self._term_of = ""
         self.reachable = True
 
     @property
@@ -55,6 +57,11 @@ class LeaderFollower:
         """
         return self._lease is None or self._state.leads(self._clock.monotonic_s())
 
+    @property
+    def unseen_s(self) -> float | None:
+        """How long our own Lease has not been seen renewed; None where it is not ours."""
+        return self._state.unseen_s(self._clock.monotonic_s())
+
     async def run(self) -> None:
         """Keep reading until cancelled."""
         while True:
@@ -66,6 +73,8 @@ class LeaderFollower:
 
         It is as old as the question: the answer may have been long on its way.
         """
+        if self._leads:
+            self._decide()  # a term that lapsed has ended, even if the answer shows it renewed
         asked_s = self._clock.monotonic_s()
         try:
             if self._lease is None:
@@ -86,8 +95,11 @@ class LeaderFollower:
 
     def _decide(self) -> None:
         leads = self.may_lead()
+        if leads and self._leads and self._state.holder != self._term_of:
+            self._leads = False  # a kube-scheduler that began anew: somebody may have led between
+            self._on_change(False)
         if leads != self._leads:
-            self._leads = leads
+            self._leads, self._term_of = leads, self._state.holder
             self._on_change(leads)
 
     def _note(self, *, reachable: bool) -> None:

@@ -29,10 +29,13 @@ class Binder:
         self._performer = performer
         self._waits = waits
         self._running: dict[str, asyncio.Task[effects.BindResult]] = {}
+        self._closing = False
 
     async def bind(self, args: extender.BindArgs) -> effects.BindResult:
         """Bind one pod; cancelling this call makes a waiting bind leave the queue."""
         await self._replace(args.uid)
+        if self._closing:
+            return effects.BindResult(error="the operator stops; kube-scheduler tries again")
         # Before the task runs: whoever ends the bind from now on must find it begun.
         self._waits.begin(args.uid, limit_s=self._books.settings.bind.time_limit_s - SPARE_S)
         self._books.binding.add(args.uid)
@@ -47,6 +50,7 @@ class Binder:
 
     async def close(self) -> None:
         """End all waits, let what is being written be written, cut off what takes too long."""
+        self._closing = True
         self._waits.give_up_all("the operator stops")
         if self._running:
             _, late = await asyncio.wait(tuple(self._running.values()), timeout=SPARE_S)

@@ -4,6 +4,8 @@ import datetime
 import time
 from typing import Protocol
 
+_AGES = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
 
 class Clock(Protocol):
     """Where shells get the time from; tests turn a fake one by hand."""
@@ -25,5 +27,5 @@ class SystemClock:
         return datetime.datetime.now(datetime.UTC)  # noqa: TID251  # the one allowed reader
 
     def monotonic_s(self) -> float:
-        """Return seconds since some moment."""
-        return time.monotonic()
+        """Return seconds since some moment, those of a suspended machine included."""
+        return time.clock_gettime(_AGES)

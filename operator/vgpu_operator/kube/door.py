@@ -122,9 +122,17 @@ class Door:
         self._connections[connection] = None
         self._by_client[client] += 1
         connection.welcome = self._spawn(self._welcome(connection, accepted))
+        connection.welcome.add_done_callback(lambda _: self._see_off(connection, accepted))
+
+    def _see_off(self, connection: "Connection", accepted: socket.socket) -> None:
+        """Close a socket whose welcome was called off before it began."""
+        if not connection.is_welcomed:
+            accepted.close()
+            self.leave(connection)
 
     async def _welcome(self, connection: "Connection", accepted: socket.socket) -> None:
         """Hand an accepted socket over to HTTP, after its TLS handshake."""
+        connection.is_welcomed = True
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection,
@@ -200,7 +208,17 @@ class Door:
 class Connection(asyncio.Protocol):
     """One connection: passes everything on to aiohttp's protocol and watches the time."""
 
-    __slots__ = ("_door", "_inner", "_limits", "_timer", "_transport", "busy", "client", "welcome")
+    __slots__ = (
+        "_door",
+        "_inner",
+        "_limits",
+        "_timer",
+        "_transport",
+        "busy",
+        "client",
+        "is_welcomed",
+        "welcome",
+    )
 
     def __init__(self, door: Door, inner: asyncio.Protocol, client: str, limits: Limits) -> None:
         self._door = door
@@ -210,6 +228,7 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self.client = client
         self.busy = False
+        self.is_welcomed = False  # else its socket is nobody's yet
         self.welcome: asyncio.Task[None] | None = None
         self._allow(limits.head_s)
 

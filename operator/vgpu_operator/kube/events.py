@@ -94,7 +94,9 @@ class EventSink:
                     paths.namespaced(_namespace(event), "events"), _body(event, self._clock.now())
                 )
             except errors.ApiError as fault:
-                self._sent.pop(event, None)
+                # A lasting refusal is no reason to ask again before its time.
+                if isinstance(fault, errors.Unreachable | errors.ServerFault | errors.TooMany):
+                    self._sent.pop(event, None)
                 self._on_failure(event, fault)
             await asyncio.sleep(1 / PER_SECOND)
 

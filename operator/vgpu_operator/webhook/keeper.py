@@ -64,6 +64,7 @@ class Keeper:
         self._shown = b""
         self._webhooks: kube_client.Json = {}
         self._complaint = ""
+        self._untold = ""
         self.context = certificates.server_context()
 
     @property
@@ -92,7 +93,7 @@ class Keeper:
         except (errors.ApiError, model_errors.SettingsError) as fault:
             self._complain(f"the webhook's certificate cannot be kept: {fault}")
             return False
-        self._complain("")
+        self._complain(self._untold)
         return True
 
     async def _perform_all(self, rounds: Any) -> kept_certificate.Kept:
@@ -109,9 +110,7 @@ class Keeper:
     async def _perform(self, effect: flow.Effect) -> Any:
         match effect:
             case flow.ReadSecret():
-                return kept_certificate.decode_secret(
-                    await self._client.get(paths.secret(*self._secret))
-                )
+                return await self._read_secret()
             case flow.WriteSecret(kept=kept):
                 return await self._write_secret(kept)
             case flow.ReadTrust():
@@ -125,6 +124,12 @@ class Keeper:
                     bundle, key, self._hosts, self._clock.now(), lifetime=self._lifetimes[1]
                 )
 
+    async def _read_secret(self) -> kept_certificate.Kept:
+        kept = kept_certificate.decode_secret(await self._client.get(paths.secret(*self._secret)))
+        if flow.can_be_shown(kept, self._clock.now()):
+            self._show(kept)  # a fault of what follows must not keep it from callers
+        return kept
+
     async def _write_secret(self, kept: kept_certificate.Kept) -> str:
         self._require_leading()
         body = {
@@ -135,15 +140,17 @@ class Keeper:
         _log.info("webhook certificate renewed", secret="/".join(self._secret))
         return str(answer["metadata"]["resourceVersion"])
 
-    async def _read_trust(self) -> bytes | None:
-        self._webhooks = await self._client.get(paths.mutating_webhook(self._configuration))
-        found = {
-            str(hook.get("clientConfig", {}).get("caBundle", ""))
+    async def _read_trust(self) -> frozenset[bytes]:
+        self._untold = ""
+        try:
+            self._webhooks = await self._client.get(paths.mutating_webhook(self._configuration))
+        except errors.NotFound as fault:
+            self._untold = f"no API server can be told the webhook's authority: {fault}"
+            return frozenset()
+        return frozenset(
+            kept_certificate.decoded(hook.get("clientConfig", {}).get("caBundle", ""))
             for hook in self._webhooks.get("webhooks") or ()
-        }
-        if len(found) != 1:
-            return None
-        return kept_certificate.decoded(found.pop())
+        )
 
     async def _write_trust(self, bundle: bytes) -> None:
         self._require_leading()

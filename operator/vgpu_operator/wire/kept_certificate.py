@@ -16,6 +16,9 @@ from cryptography import exceptions, x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+MOST_EARLIER: Final = 3
+"""Earlier authorities that are still trusted: a bundle must not grow with every repair."""
+
 _FIELDS: Final = {
     "bundle": "ca.crt",
     "authority_key": "ca.key",
@@ -113,8 +116,12 @@ def facts(kept: Kept) -> Facts | None:
 
 
 def still_valid(bundle: bytes, now: datetime.datetime) -> bytes:
-    """Return the authorities of a bundle that have not ended."""
-    kept = [one for one in x509.load_pem_x509_certificates(bundle) if now < one.not_valid_after_utc]
+    """Return the newest authorities of a bundle that have not ended; none if it is unreadable."""
+    try:
+        found = x509.load_pem_x509_certificates(bundle)
+    except ValueError:
+        return b""
+    kept = [one for one in found if now < one.not_valid_after_utc][:MOST_EARLIER]
     return b"".join(one.public_bytes(serialization.Encoding.PEM) for one in kept)
 
 

@@ -41,7 +41,7 @@ class Cluster:
             case flow.ReadSecret():
                 return self.kept
             case flow.ReadTrust():
-                return self.trust
+                return frozenset([b"one", b"two"] if self.trust is None else [self.trust])
             case flow.WriteSecret(kept=kept):
                 assert kept.resource_version == self.kept.resource_version
                 self.kept = replace(kept, resource_version=f"{kept.resource_version}+")
@@ -199,6 +199,34 @@ def test_what_does_not_fit_together_is_made_again(damage: dict[str, bytes]) -> N
 
     assert cluster.facts().by_newest
     assert cluster.trust == cluster.kept.bundle
+
+
+def test_a_damaged_key_takes_no_trust_from_what_other_replicas_still_show() -> None:
+    cluster = settled()
+    before = cluster.kept.bundle
+    cluster.kept = replace(cluster.kept, key=b"text")
+
+    cluster.round()
+
+    assert cluster.trust is not None
+    assert cluster.trust.endswith(before)
+    assert cluster.trust != before
+
+
+def test_repairs_without_end_make_no_bundle_without_end() -> None:
+    cluster = settled()
+
+    for _ in range(8):
+        cluster.kept = replace(cluster.kept, key=b"text")
+        cluster.round()
+
+    assert cluster.kept.bundle.count(b"BEGIN") == 1 + kept_certificate.MOST_EARLIER
+
+
+def test_an_effect_shows_no_key() -> None:
+    effect = flow.MakeCertificate(bundle=b"", authority_key=b"secret")
+
+    assert "secret" not in repr(effect)
 
 
 def test_another_name_makes_another_certificate_of_the_same_authority() -> None:

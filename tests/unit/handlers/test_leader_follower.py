@@ -132,3 +132,47 @@ async def test_a_process_that_was_frozen_past_its_lease_may_not_lead_before_it_r
 
     assert not world.follower.may_lead()
     assert world.told == [True]
+
+
+async def test_a_term_that_lapsed_ends_even_if_the_next_answer_shows_it_renewed() -> None:
+    world = Follower()
+    world.renew()
+    await world.after(0)
+
+    world.renew(at="2")
+    await world.after(15)
+
+    assert world.told == [True, False, True]
+
+
+async def test_another_kube_scheduler_of_the_same_host_begins_another_term() -> None:
+    world = Follower()
+    world.renew("x-1_ab12")
+    await world.after(0)
+
+    world.renew("x-1_cd34", at="2")
+    await world.after(2)
+
+    assert world.told == [True, False, True]
+    await world.after(2)
+    assert world.told == [True, False, True]
+
+
+async def test_how_long_our_own_lease_was_not_seen_renewed_is_known() -> None:
+    world = Follower()
+    world.renew()
+    await world.after(0)
+    world.kube.fail_next("GET", "leases", errors.Unreachable("no answer"))
+    await world.after(16)
+
+    assert not world.follower.may_lead()
+    assert world.follower.unseen_s == 16
+
+    world.renew("x-2_ef56", at="2")
+    await world.after(2)
+    assert world.follower.unseen_s is None
+
+
+async def test_an_api_server_that_answers_in_four_seconds_costs_no_term() -> None:
+    assert leader.READ_LIMIT_S > 4
+    assert leader.POLL_S + leader.READ_LIMIT_S < 15  # kube-scheduler's usual leaseDuration

@@ -125,3 +125,32 @@ async def test_a_leader_that_was_frozen_past_its_lease_writes_nothing_when_it_go
         await operator.performer.perform(patch)
     assert len(kube.sent("PATCH", "/api/v1/nodes/n")) == 1
     operator.stop()
+
+
+async def test_a_leader_that_cannot_see_its_lease_renewed_says_so_and_keeps_no_certificate() -> (
+    None
+):
+    options = app.Options(
+        settings=settings.Settings(),
+        extender_bind=LOCAL,
+        metrics_bind=LOCAL,
+        webhook_bind=LOCAL,
+        webhook_secret=("ns", "tls"),
+        webhook_configuration="hook",
+        lease=("kube-system", "hami"),
+        hostname="x-1",
+    )
+    kube, clock = FakeKube(), turned_clock.TurnedClock()
+    spec = {"holderIdentity": "x-1_ab", "renewTime": "1", "leaseDurationSeconds": 15}
+    kube.put(paths.lease("kube-system", "hami"), {"spec": spec})
+    operator = app.Operator(options, kube, clock)
+    await operator.leader.refresh()
+    assert operator.keeper is not None
+    assert operator.keeper._leads()
+
+    clock.turn(16)
+    assert not operator.keeper._leads()
+    why = await operator.may_serve()
+
+    assert "our Lease has not been seen renewed for 16 s; the API server is slow" in why
+    operator.stop()

@@ -169,6 +169,19 @@ async def test_the_end_of_the_operator_ends_every_wait() -> None:
     assert "the operator stops" in (await call).error
 
 
+async def test_a_bind_that_begins_when_the_operator_stops_is_refused() -> None:
+    shell = Shell()
+    shell.put_node()
+    shell.put_pod("p1")
+    shell.kube.requests.clear()
+    await shell.binder.close()
+
+    result = await shell.binder.bind(args("p1"))
+
+    assert "the operator stops" in result.error
+    assert shell.kube.requests == []
+
+
 async def test_a_write_that_is_never_answered_is_cut_off_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -240,13 +240,32 @@ async def test_an_event_that_could_not_be_sent_is_no_repetition_the_next_time(
     no_pauses: None,
 ) -> None:
     desk = Desk()
+    desk.kube.fail_next("POST", "events", errors.Unreachable("no answer"))
+    async with desk.sending():
+        desk.sink.post(told())
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert desk.lost == ["no answer"]
+
+        desk.sink.post(told())
+        await desk.kube.until(lambda: len(desk.kube.objects) == 1)
+
+    assert len(desk.kube.sent("POST")) == 2
+
+
+async def test_an_event_that_is_refused_is_not_sent_again_at_once(no_pauses: None) -> None:
+    desk = Desk()
     desk.kube.fail_next("POST", "events", errors.Denied("403 forbidden", status=403))
     async with desk.sending():
         desk.sink.post(told())
         for _ in range(50):
             await asyncio.sleep(0)
         assert desk.lost == ["403 forbidden"]
+        for _ in range(10):
+            desk.sink.post(told())
+        assert len(desk.sink) == 0
 
+        desk.clock.turn(300)
         desk.sink.post(told())
         await desk.kube.until(lambda: len(desk.kube.objects) == 1)
 

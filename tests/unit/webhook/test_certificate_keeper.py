@@ -4,7 +4,6 @@ import asyncio
 import ssl
 from typing import Any
 
-import pytest
 import structlog
 
 from vgpu_operator.kube import clock, errors
@@ -27,9 +26,12 @@ class Api:
             },
         }
         self.patched: list[str] = []
+        self.unreadable = ""
         self.before_patch: Any = lambda: None
 
     async def get(self, path: str) -> dict[str, Any]:
+        if path == self.unreadable:
+            raise errors.Denied(f"GET {path}: 403 forbidden", status=403)
         if path not in self.objects:
             raise errors.NotFound(f"GET {path}: 404 not found", status=404)
         return self.objects[path]
@@ -122,12 +124,9 @@ async def test_of_two_that_believe_they_lead_one_writes_and_the_other_takes_it_o
     assert api.patched == [KEPT_AT, HOOK]
 
 
-@pytest.mark.parametrize("path", [KEPT_AT, HOOK])
-async def test_an_object_that_is_missing_is_said_once_and_keeps_the_replica_unready(
-    path: str,
-) -> None:
+async def test_a_secret_that_is_missing_is_said_once_and_keeps_the_replica_unready() -> None:
     api = Api()
-    del api.objects[path]
+    del api.objects[KEPT_AT]
     alone = replica(api, leads=True)
 
     with structlog.testing.capture_logs() as logs:
@@ -135,7 +134,45 @@ async def test_an_object_that_is_missing_is_said_once_and_keeps_the_replica_unre
         assert not await alone.round()
 
     assert len([entry for entry in logs if "cannot be kept" in entry["event"]]) == 1
-    assert path in alone.not_ready_because
+    assert KEPT_AT in alone.not_ready_because
+
+
+async def test_a_leader_without_a_webhook_to_tell_says_so_once_and_is_ready() -> None:
+    api = Api()
+    del api.objects[HOOK]
+    alone = replica(api, leads=True)
+
+    with structlog.testing.capture_logs() as logs:
+        assert await alone.round()
+        assert await alone.round()
+
+    assert len([entry for entry in logs if "no API server can be told" in entry["event"]]) == 1
+    assert alone.not_ready_because == ""
+    assert api.patched == [KEPT_AT]
+
+
+async def test_a_leader_that_cannot_read_the_webhook_shows_what_is_kept() -> None:
+    api = Api()
+    await replica(api, leads=True).round()
+    kept = kept_certificate.decode_secret(api.objects[KEPT_AT])
+    api.unreadable = HOOK
+    next_leader = replica(api, leads=True)
+
+    assert not await next_leader.round()
+
+    assert next_leader.not_ready_because == ""
+    assert await shown(next_leader.context, kept.bundle) == kept.certificate
+
+
+async def test_a_configuration_without_webhooks_is_left_alone() -> None:
+    api = Api()
+    api.objects[HOOK]["webhooks"] = []
+    leader = replica(api, leads=True)
+
+    for _ in range(3):
+        assert await leader.round()
+
+    assert api.patched == [KEPT_AT]
 
 
 async def test_a_fault_later_leaves_the_replica_ready_with_what_it_has() -> None:
