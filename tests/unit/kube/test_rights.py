@@ -34,7 +34,7 @@ REQUESTS: Final = {
     "kube/perform.py _bind create": (("create", "pods/binding"),),
     "kube/perform.py _read_pod get": (("get", "pods"),),
     "kube/pod_watch.py _events watch": (("watch", "pods"),),
-    "webhook/keeper.py _perform get": (("get", "secrets"),),
+    "webhook/keeper.py _read_secret get": (("get", "secrets"),),
     "webhook/keeper.py _write_secret patch": (("patch", "secrets"),),
     "webhook/keeper.py _read_trust get": (("get", "mutatingwebhookconfigurations"),),
     "webhook/keeper.py _write_trust patch": (("patch", "mutatingwebhookconfigurations"),),
