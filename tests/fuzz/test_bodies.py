@@ -4,18 +4,15 @@ import asyncio
 import contextlib
 import io
 import json
-import random
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import aiohttp
-import hypothesis
 import pytest
-from hypothesis import strategies as st
 
-from fuzz import changes, judge, kept
+from fuzz import changes, judge, kept, rounds
 from support.desk import Shell
 from vgpu_operator.extender import server as extender_server
 from vgpu_operator.kube import listen, rates
@@ -106,7 +103,6 @@ def assert_understood(path: str, body: bytes, status: int, answer: Any) -> None:
 def test_any_body_is_answered_in_a_way_that_the_caller_understands(path: str) -> None:
     corpus = BODIES[path]
     inputs = list(kept.of(corpus).values())
-    long = judge.seconds(0.0) > 0.0
     budget_s = judge.seconds(IN_CI_S) / len(BODIES)
     latest = b""
 
@@ -126,19 +122,7 @@ def test_any_body_is_answered_in_a_way_that_the_caller_understands(path: str) ->
             for body in inputs:
                 one(body)
             drawn = changes.json_like([data for data in inputs if data[:1] == b"{"])
-            start = random.SystemRandom().getrandbits(32) if long else 0
-            begun = time.monotonic()
-            for number in range(1_000_000):
-                run = hypothesis.given(drawn | st.binary(max_size=200))(one)
-                run = hypothesis.settings(
-                    max_examples=ROUND,
-                    database=None,
-                    derandomize=False,
-                    suppress_health_check=list(hypothesis.HealthCheck),
-                )(run)
-                hypothesis.seed(start + number)(run)()
-                if time.monotonic() - begun > budget_s:
-                    break
+            rounds.rounds(drawn, one, budget_s=budget_s, at_once=ROUND)
         except BaseException:
             print(f"kept as {kept.keep(corpus, latest)}")
             raise

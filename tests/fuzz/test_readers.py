@@ -3,15 +3,11 @@
 import ast
 import inspect
 import pkgutil
-import random
-import time
 
-import hypothesis
 import pytest
-from hypothesis import strategies as st
 
 import vgpu_operator.wire
-from fuzz import changes, judge, kept, targets
+from fuzz import changes, judge, kept, rounds, targets
 
 IN_CI_S = 8.0
 """What all readers together may take when nothing else is asked for."""
@@ -20,7 +16,6 @@ ROUND = 150
 """Examples between two looks at the clock."""
 
 every_target = pytest.mark.parametrize("target", targets.ALL, ids=lambda target: target.name)
-long = judge.seconds(0.0) > 0.0
 
 
 @every_target
@@ -48,23 +43,11 @@ def test_changed_and_random_inputs_are_read_or_refused_as_declared(target: targe
         judge.judge(target, data)
 
     budget_s = judge.seconds(IN_CI_S) / len(targets.ALL)
-    begun = time.monotonic()
-    start = random.SystemRandom().getrandbits(32) if long else 0
-    for number in range(1_000_000):
-        run = hypothesis.given(drawn | st.binary(max_size=200))(one)
-        run = hypothesis.settings(
-            max_examples=ROUND,
-            database=None,
-            derandomize=False,
-            suppress_health_check=list(hypothesis.HealthCheck),
-        )(run)
-        try:
-            hypothesis.seed(start + number)(run)()
-        except BaseException:
-            print(f"kept as {kept.keep(target.name, latest)}")
-            raise
-        if time.monotonic() - begun > budget_s:
-            break
+    try:
+        rounds.rounds(drawn, one, budget_s=budget_s, at_once=ROUND)
+    except BaseException:
+        print(f"kept as {kept.keep(target.name, latest)}")
+        raise
 
 
 @every_target

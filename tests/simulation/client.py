@@ -15,6 +15,7 @@ from simulation.loop import VirtualLoop
 from simulation.server import ApiServer, Json
 from simulation.story import Story
 from simulation.weather import Fate, Weather
+from support import api_objects
 from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import errors
 
@@ -204,7 +205,7 @@ class _Stream:
     ) -> None:
         self._api = api
         self._path = path
-        self._selects = server.selector(params)
+        self._selects = api_objects.selector(params)
         self._bookmarks = params.get("allowWatchBookmarks", "true") == "true"
         self._loop = loop
         self._weather = weather
@@ -242,7 +243,7 @@ class _Stream:
         return self._events.popleft()
 
     def _commit(self, change: server.Change) -> None:
-        if self._is_cut or not server.is_in(change.path, self._path):
+        if self._is_cut or not api_objects.is_in(change.path, self._path):
             return
         event = server.event_of(change, self._selects)
         if event is None:

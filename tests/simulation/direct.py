@@ -6,6 +6,7 @@ from typing import Any
 
 from simulation import server
 from simulation.server import ApiServer, Json
+from support import api_objects
 from vgpu_operator.kube import client as kube_client
 
 
@@ -38,13 +39,13 @@ class DirectClient(kube_client.KubeClient):
         self, path: str, *, resource_version: str, params: Mapping[str, str] | None = None
     ) -> AsyncIterator[Json]:
         """Yield the changes after a version, for ever."""
-        selects = server.selector(params or {})
+        selects = api_objects.selector(params or {})
         version = int(resource_version)
         while True:
             for change in self._api.changes_since(version):
                 version = change.version
                 event = server.event_of(change, selects)
-                if server.is_in(change.path, path) and event is not None:
+                if api_objects.is_in(change.path, path) and event is not None:
                     yield event
             self._changed.clear()
             await self._changed.wait()

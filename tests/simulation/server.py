@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from support import api_objects
 from vgpu_operator.kube import errors
 
 Json: TypeAlias = dict[str, Any]
@@ -19,7 +20,6 @@ _OBJECT: Final = re.compile(
     r"(?P<collection>/api/v1/nodes|/api(?:s/[^/]+)?/v\w+/namespaces/[^/]+/[^/]+)"
     r"/(?P<name>[^/]+)(?:/(?P<sub>status|binding))?"
 )
-_EVERYWHERE: Final = re.compile(r"(?P<prefix>/api(?:s/[^/]+)?/v\w+)/(?P<kind>[a-z]+)")
 _KINDS: Final = {
     "nodes": "Node",
     "pods": "Pod",
@@ -113,7 +113,7 @@ class ApiServer:
         if verb == "DELETE":
             return self._delete(address, known, body or {})
         _check(known, body.get("metadata") or {}, path)
-        whole = body if verb == "PUT" else merged(known, body)
+        whole = body if verb == "PUT" else api_objects.merged(known, body)
         if match["sub"] == "status":
             meta = {**known["metadata"], "annotations": _notes(whole), "labels": _labels(whole)}
             meta = {name: value for name, value in meta.items() if value or value == ""}
@@ -191,11 +191,11 @@ class ApiServer:
                 raise errors.Expired(f"GET {path}: 410 the list is too old", status=410)
             items, version = self._pages.pop(token)
         else:
-            selects = selector(params)
+            selects = api_objects.selector(params)
             items = [
                 found
                 for address, found in sorted(self.objects.items())
-                if is_in(address, path) and selects(found)
+                if api_objects.is_in(address, path) and selects(found)
             ]
             version = str(self._latest)
         limit = int(params.get("limit", "0"))
@@ -224,7 +224,7 @@ class ApiServer:
             "spec": {"nodeName": body["target"]["name"]},
             "status": {"conditions": _with_scheduled(pod)},
         }
-        self._store(address, merged(pod, changes))
+        self._store(address, api_objects.merged(pod, changes))
         return {"kind": "Status", "status": "Success"}
 
     def _delete(self, address: str, known: Json, options: Json) -> Json:
@@ -240,7 +240,7 @@ class ApiServer:
             if "/pods/" in address:
                 # The real server does it in two steps, and watches see both.
                 going = {"deletionTimestamp": self._now_text(), "deletionGracePeriodSeconds": 0}
-                self._store(address, merged(known, {"metadata": going}))
+                self._store(address, api_objects.merged(known, {"metadata": going}))
             self._store(address, None)
             return known
         if "deletionTimestamp" in known["metadata"]:
@@ -249,7 +249,7 @@ class ApiServer:
             "deletionTimestamp": self._now_text(),
             "deletionGracePeriodSeconds": 30 if grace is None else grace,
         }
-        return self._store(address, merged(known, {"metadata": going}))
+        return self._store(address, api_objects.merged(known, {"metadata": going}))
 
     def _store(self, address: str, after: Json | None) -> Json:
         before = self.objects.get(address)
@@ -290,28 +290,6 @@ def _object(path: str) -> re.Match[str] | None:
     return _OBJECT.fullmatch(path)
 
 
-@functools.lru_cache(maxsize=10_000)
-def is_in(address: str, collection: str) -> bool:
-    """Whether an object is in a collection, one namespace's or everybody's."""
-    home = address.rpartition("/")[0]
-    if home == collection:
-        return True
-    match = _EVERYWHERE.fullmatch(collection)
-    return (
-        match is not None
-        and home.startswith(f"{match['prefix']}/namespaces/")
-        and home.endswith(f"/{match['kind']}")
-    )
-
-
-def selector(params: Mapping[str, str]) -> Callable[[Json], bool]:
-    """Return a function that says whether an object is selected."""
-    fields = [part for part in params.get("fieldSelector", "").split(",") if part]
-    if not fields:
-        return lambda _: True
-    return lambda item: all(_field_holds(part, item) for part in fields)
-
-
 def event_of(change: Change, selects: Callable[[Json], bool]) -> Json | None:
     """Return the watch event that a change is to those who select; None when it is none."""
     was = change.before is not None and selects(change.before)
@@ -328,37 +306,10 @@ def event_of(change: Change, selects: Callable[[Json], bool]) -> Json | None:
     return {"type": "DELETED", "object": {**change.before, "metadata": metadata}}
 
 
-def merged(known: Any, changes: Any) -> Any:
-    """Apply a JSON merge patch (RFC 7386).
-
-    >>> merged({"a": {"b": 1, "c": 2}}, {"a": {"b": None}})
-    {'a': {'c': 2}}
-    """
-    if not isinstance(changes, dict):
-        return changes
-    result = dict(known) if isinstance(known, dict) else {}
-    for key, value in changes.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merged(result.get(key), value)
-    return result
-
-
 def _with_scheduled(pod: Json) -> list[Json]:
     conditions = (pod.get("status") or {}).get("conditions") or []
     kept = [each for each in conditions if each.get("type") != "PodScheduled"]
     return [*kept, {"type": "PodScheduled", "status": "True"}]
-
-
-def _field_holds(part: str, item: Json) -> bool:
-    name, unequal, wanted = part.partition("!=")
-    if not unequal:
-        name, _, wanted = part.replace("==", "=").partition("=")
-    value: Any = item
-    for step in name.split("."):
-        value = value.get(step, {}) if isinstance(value, dict) else {}
-    return ((value or "") == wanted) != bool(unequal)
 
 
 def _check(known: Json, wanted: Mapping[str, Any], path: str) -> None:

@@ -9,16 +9,14 @@ import contextlib
 import ssl
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
-from support import chart_cluster
+from support import chart_cluster, waiting
 from support.helm import CHART, NAMESPACE, RELEASE, Helm
 from vgpu_operator.cli.cluster import audit, ports, probe
 from vgpu_operator.cli.cluster.control_plane import ControlPlane, ControlPlaneOptions
@@ -141,13 +139,7 @@ class Release:
         self, what: str, condition: Callable[[], Awaitable[Any]], *, limit_s: float = LIMIT_S
     ) -> Any:
         """Ask until the answer is truthy, and return it."""
-        deadline = time.monotonic() + limit_s
-        while time.monotonic() < deadline:
-            answer = await condition()
-            if answer:
-                return answer
-            await asyncio.sleep(0.2)
-        return pytest.fail(f"after {limit_s:.0f} s still not: {what}")
+        return await waiting.until(what, condition, limit_s=limit_s, every_s=0.2)
 
     async def until_phase(self, phase: str, *names: str) -> None:
         async def reached() -> bool:

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from support import api_objects
 from vgpu_operator.kube import client, errors
 
 Json = dict[str, Any]
@@ -23,7 +24,6 @@ _OBJECT = re.compile(
     r"(?P<collection>/api/v1/nodes|/api(?:s/[^/]+)?/v\w+/namespaces/[^/]+/[^/]+|/api/v1/namespaces)"
     r"/(?P<name>[^/]+)(?:/(?P<sub>status|binding))?"
 )
-_EVERYWHERE = re.compile(r"(?P<prefix>/api(?:s/[^/]+)?/v\w+)/(?P<kind>[a-z]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,13 +138,13 @@ class FakeKube(client.KubeClient):
         """Yield the changes after a version, for ever."""
         self.requests.append(Request(verb="WATCH", path=path))
         self._maybe_fail("WATCH", path)
-        selects = _selector(dict(params or {}))
+        selects = api_objects.selector(dict(params or {}))
         version = int(resource_version)
         while True:
             if version < self._oldest:
                 raise errors.Expired(f"WATCH {path}: 410 too old", status=410)
             for change in list(self._history):
-                if change.version > version and _is_in(change.path, path):
+                if change.version > version and api_objects.is_in(change.path, path):
                     version = change.version
                     event = _event(change, selects)
                     if event is not None:
@@ -169,7 +169,7 @@ class FakeKube(client.KubeClient):
         if verb == "DELETE":
             return self._delete(address, known, body or {})
         _check(known, body.get("metadata", {}), path)
-        whole = body if verb == "PUT" else _merged(known, body)
+        whole = body if verb == "PUT" else api_objects.merged(known, body)
         if match["sub"] == "status":
             return self._store(address, {**known, "status": whole.get("status", {})})
         return self._store(address, {**whole, "status": known.get("status", {})})
@@ -187,8 +187,10 @@ class FakeKube(client.KubeClient):
         return self.put(address, body)
 
     def _list(self, path: str, params: Json) -> Json:
-        selects = _selector(params)
-        items = [o for p, o in sorted(self.objects.items()) if _is_in(p, path) and selects(o)]
+        selects = api_objects.selector(params)
+        items = [
+            o for p, o in sorted(self.objects.items()) if api_objects.is_in(p, path) and selects(o)
+        ]
         return {"items": items, "metadata": {"resourceVersion": str(self._latest)}}
 
     def _bind(self, address: str, body: Json) -> Json:
@@ -206,7 +208,7 @@ class FakeKube(client.KubeClient):
             },
             "spec": {"nodeName": body["target"]["name"]},
         }
-        self._store(address, _merged(pod, changes))
+        self._store(address, api_objects.merged(pod, changes))
         return {"kind": "Status", "status": "Success"}
 
     def _delete(self, address: str, known: Json, options: Json) -> Json:
@@ -221,7 +223,7 @@ class FakeKube(client.KubeClient):
             self._store(address, None)
             return known
         going = {"metadata": {"deletionTimestamp": "2026-01-15T10:00:00Z"}}
-        return self._store(address, _merged(known, going))
+        return self._store(address, api_objects.merged(known, going))
 
     def _store(self, address: str, after: Json | None) -> Json:
         before = self.objects.get(address)
@@ -252,41 +254,6 @@ class FakeKube(client.KubeClient):
         self._changed = asyncio.Event()
 
 
-def _is_in(address: str, collection: str) -> bool:
-    """Whether an object is in a collection, one namespace's or everybody's."""
-    home, _, _ = address.rpartition("/")
-    if home == collection:
-        return True
-    match = _EVERYWHERE.fullmatch(collection)
-    return match is not None and bool(
-        re.fullmatch(f"{match['prefix']}/namespaces/[^/]+/{match['kind']}", home)
-    )
-
-
-def _selector(params: Json) -> Any:
-    """Return a function that says whether an object is selected."""
-    fields = [part for part in params.get("fieldSelector", "").split(",") if part]
-    labels = [part for part in params.get("labelSelector", "").split(",") if part]
-
-    def selects(item: Json) -> bool:
-        return all(_field_holds(part, item) for part in fields) and all(
-            item["metadata"].get("labels", {}).get(part.split("=")[0]) == part.split("=")[-1]
-            for part in labels
-        )
-
-    return selects
-
-
-def _field_holds(part: str, item: Json) -> bool:
-    name, unequal, wanted = part.partition("!=")
-    if not unequal:
-        name, _, wanted = part.replace("==", "=").partition("=")
-    value: Any = item
-    for step in name.split("."):
-        value = value.get(step, {}) if isinstance(value, dict) else {}
-    return ((value or "") == wanted) != bool(unequal)
-
-
 def _event(change: _Change, selects: Any) -> Json | None:
     """Return the watch event that a change is to those who select."""
     was = change.before is not None and selects(change.before)
@@ -301,19 +268,6 @@ def _event(change: _Change, selects: Any) -> Json | None:
     if kind == "DELETED" and shown is not None:
         shown["metadata"]["resourceVersion"] = str(change.version)
     return {"type": kind, "object": shown}
-
-
-def _merged(known: Any, changes: Any) -> Any:
-    """Apply a JSON merge patch (RFC 7386)."""
-    if not isinstance(changes, dict):
-        return changes
-    result = dict(known) if isinstance(known, dict) else {}
-    for key, value in changes.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = _merged(result.get(key), value)
-    return result
 
 
 def _check(known: Json, wanted: Mapping[str, Any], path: str) -> None:

@@ -12,7 +12,6 @@ down. kube-scheduler's Lease elects; each replica has a host name of its own.
 import asyncio
 import contextlib
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 import aiohttp
 import yaml
 
+from support import waiting
 from support.slow_api import SlowApi, slow_api
 from vgpu_operator.cli import grounds
 from vgpu_operator.cli import stack as cli_stack
@@ -223,14 +223,7 @@ class Replicas:
         every_s: float = 0.05,
     ) -> Any:
         """Ask until the answer is truthy, and return it."""
-        deadline = time.monotonic() + limit_s
-        while True:
-            answer = await condition()
-            if answer:
-                return answer
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"after {limit_s:.0f} s still not: {what}")
-            await asyncio.sleep(every_s)
+        return await waiting.until(what, condition, limit_s=limit_s, every_s=every_s)
 
 
 @contextlib.asynccontextmanager

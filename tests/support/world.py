@@ -1,14 +1,10 @@
 """A whole cluster for one test: control plane, operator, scheduler, simulated nodes."""
 
-import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
-import pytest
-
-from support import api_audit, ledger_page, samples
+from support import api_audit, ledger_page, samples, waiting
 from vgpu_operator.agent import simulator, spec
 from vgpu_operator.cli import grounds
 from vgpu_operator.cli import stack as cli_stack
@@ -112,14 +108,7 @@ class World:
         every_s: float = 0.1,
     ) -> Any:
         """Ask until the answer is truthy, and return it."""
-        deadline = time.monotonic() + limit_s
-        while True:
-            answer = await condition()
-            if answer:
-                return answer
-            if time.monotonic() > deadline:
-                pytest.fail(f"after {limit_s:.0f} s still not: {what}")
-            await asyncio.sleep(every_s)
+        return await waiting.until(what, condition, limit_s=limit_s, every_s=every_s)
 
     async def until_phase(self, phase: str, *names: str, limit_s: float = LONG_S) -> None:
         """Wait until all these pods of the default namespace are in that bind phase."""

@@ -10,6 +10,7 @@ from vgpu_operator.agent import objects
 from vgpu_operator.flows import effects, effects_agent
 from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import errors, paths
+from vgpu_operator.kube import perform as kube_perform
 
 RETRY_PAUSE_S = 0.5
 """How long to wait before a request is sent again that got no proper answer."""
@@ -47,19 +48,12 @@ async def perform(
     sleep: Sleep = asyncio.sleep,
 ) -> _Result:
     """Run a conversation to its end and return its result."""
-    try:
-        effect = next(steps)
-        while True:
-            await surroundings.awake()
-            try:
-                answer = await _answer(effect, client, surroundings, sleep)
-            except effects.EffectFailed as fault:
-                effect = steps.throw(fault)
-            else:
-                effect = steps.send(answer)
-    except StopIteration as end:
-        result: _Result = end.value
-        return result
+
+    async def answer(effect: effects_agent.Effect) -> effects_agent.Answer:
+        await surroundings.awake()
+        return await _answer(effect, client, surroundings, sleep)
+
+    return await kube_perform.drive(steps, answer)
 
 
 async def _answer(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vgpu_operator.cli import options, render
+from vgpu_operator.cli import options, render, run
 from vgpu_operator.model import errors as model_errors
 
 if TYPE_CHECKING:
@@ -51,13 +51,11 @@ def cleanup(
     which a pod is just being served stays too: run it again. Stop the operator before, or
     it writes anew; --deployment does so.
     """
-    from vgpu_operator.cli import run
-
     code = asyncio.run(
         _cleanup(
             dry_run=dry_run,
-            deployment=_name(deployment, "--deployment", "a Deployment", run.split_name),
-            lease=_name(lease, "--lease", "a Lease", run.split_name),
+            deployment=_name(deployment, option="--deployment", of="a Deployment"),
+            lease=_name(lease, option="--lease", of="a Lease"),
             output=output,
             kubeconfig=kubeconfig,
             context=context,
@@ -67,11 +65,8 @@ def cleanup(
         raise typer.Exit(code)
 
 
-def _name(text: str | None, option: str, of: str, split: Any) -> tuple[str, str] | None:
-    if text is None:
-        return None
-    found: tuple[str, str] = split(text, option=option, of=of)
-    return found
+def _name(text: str | None, *, option: str, of: str) -> tuple[str, str] | None:
+    return None if text is None else run.split_name(text, option=option, of=of)
 
 
 async def _cleanup(

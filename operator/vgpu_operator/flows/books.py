@@ -124,7 +124,7 @@ class Answers:
         same = generation == self._generation and closed == self.closed
         if not same or not self._are_for(nodes):
             return None
-        return self._by_wish.get(_alike(wish))
+        return self._by_wish.get(alike(wish))
 
     def keep(
         self,
@@ -146,13 +146,13 @@ class Answers:
         self._generation = generation
         while len(self._by_wish) >= MOST_ANSWERS:
             del self._by_wish[next(iter(self._by_wish))]
-        self._by_wish[_alike(wish)] = answer
+        self._by_wish[alike(wish)] = answer
 
     def _are_for(self, nodes: Sequence[str]) -> bool:
         return len(nodes) == len(self.nodes) and self._names == frozenset(nodes)
 
 
-def _alike(wish: request.PodRequest) -> object:
+def alike(wish: request.PodRequest) -> object:
     """Return what two pods have in common that are answered alike."""
     return (
         tuple((one.kind, one.devices, one.impossible) for one in wish.containers),

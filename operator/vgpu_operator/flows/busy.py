@@ -25,23 +25,16 @@ def lines_at(books: Books, wish: request.PodRequest) -> Mapping[str, int]:
     if not books.settings.scoring.avoid_busy_nodes:
         return {}
     found: dict[str, int] = {}
-    meeting: dict[tuple[str, ...], bool] = {}
+    meeting: dict[tuple[tuple[str, ...], str], bool] = {}
     for node, other in _in_line(books, besides=wish.pod.uid):
-        vendors = other.vendors
-        if node in books.forerunners:
-            meets = _meet(books, node, wish.vendors, vendors)
-        elif vendors in meeting:
-            meets = meeting[vendors]
-        else:
-            meets = meeting[vendors] = _meet(books, node, wish.vendors, vendors)
-        if meets:
+        # Which locks they use depends on the node only where an older dialect is spoken.
+        alike = other.vendors, node if node in books.forerunners else ""
+        if alike not in meeting:
+            wanted, others = (books.locks_of(pod.vendors, node) for pod in (wish, other))
+            meeting[alike] = not wanted.isdisjoint(others)
+        if meeting[alike]:
             found[node] = found.get(node, 0) + 1
     return found
-
-
-def _meet(books: Books, node: str, some: tuple[str, ...], others: tuple[str, ...]) -> bool:
-    """Whether pods of these vendors use a lock in common there."""
-    return not books.locks_of(some, node).isdisjoint(books.locks_of(others, node))
 
 
 def _in_line(books: Books, *, besides: str) -> Iterator[tuple[str, request.PodRequest]]:

@@ -5,15 +5,12 @@ write them again. A lock stays while a pod on its node is being served, because 
 finds that pod by it.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
-from vgpu_operator.vendors import base
+from vgpu_operator.model import records
+from vgpu_operator.vendors import base, roster
 from vgpu_operator.wire import dialects, keys
-
-ALLOCATING: Final = "allocating"
-FINISHED: Final = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +41,6 @@ class Left:
     because: str = ""
 
 
-def lock_keys(vendors: Iterable[base.Vendor]) -> frozenset[str]:
-    """Return the annotations of nodes that are locks, of every vendor and dialect."""
-    of_vendors = {vendor.spec.lock_key for vendor in vendors}
-    of_dialects = {dialect.lock_key for dialect in dialects.ALL}
-    return frozenset(filter(None, {keys.NODE_LOCK, *of_vendors, *of_dialects}))
-
-
 def stamp_keys(vendors: Iterable[base.Vendor]) -> frozenset[str]:
     """Return the annotations of nodes that the operator stamps: handshakes and the waking one."""
     older = {
@@ -66,10 +56,10 @@ def stamp_keys(vendors: Iterable[base.Vendor]) -> frozenset[str]:
 def left_on(
     nodes: Mapping[str, Mapping[str, str]],
     pods: Sequence[BoundPod],
-    vendors: Collection[base.Vendor],
+    vendors: roster.Roster,
 ) -> tuple[Left, ...]:
     """Return what is left, by the annotations of all nodes; clean nodes are left out."""
-    locks, stamps = lock_keys(vendors), stamp_keys(vendors)
+    locks, stamps = vendors.locks.keys(), stamp_keys(vendors)
     served: dict[str, str] = {}
     for pod in pods:
         if is_being_served(pod):
@@ -89,6 +79,7 @@ def left_on(
 
 def is_being_served(pod: BoundPod) -> bool:
     """Tell whether a device plugin may still look for this pod."""
-    if pod.phase in FINISHED:
+    if pod.phase in records.FINISHED:
         return False
-    return any(pod.annotations.get(dialect.bind_phase) == ALLOCATING for dialect in dialects.ALL)
+    phases = (pod.annotations.get(dialect.bind_phase) for dialect in dialects.ALL)
+    return records.BindPhase.ALLOCATING in phases

@@ -111,7 +111,7 @@ def score_nodes(books: Books, pod: records.PodRecord, nodes: Sequence[str]) -> l
     if not wish.wants_devices:
         return [0] * len(nodes)
     placement = _known_placement(books, wish.pod) or place(books, wish, nodes)
-    if placement.fitting is nodes or placement.fitting == tuple(nodes):
+    if placement.fitting == tuple(nodes):
         return list(_scores(books, wish, placement).tolist())
     placement = placement.among(nodes)
     scores = _scores(books, wish, placement).tolist()

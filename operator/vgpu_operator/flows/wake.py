@@ -12,7 +12,7 @@ from collections.abc import Generator, Set
 from typing import Any, TypeAlias
 
 from vgpu_operator.flows import effects, quotas
-from vgpu_operator.flows.books import Books, Refusal
+from vgpu_operator.flows.books import Books, Refusal, alike
 from vgpu_operator.model import reason
 from vgpu_operator.scheduling import fit
 from vgpu_operator.wire import keys
@@ -77,19 +77,13 @@ def _first_that_fits(
         if not is_earlier and not opened:
             continue
         wish = refusal.request
-        shape = (
-            wish.containers,
-            frozenset(wish.selections.items()),
-            wish.card_policies,
-            frozenset(wish.notes.items()),
-            wish.pod.namespace,
-        )
         held_back = is_earlier and wish.pod.namespace in namespaces and _by_quota(refusal)
         hopes = freed if is_earlier else opened
-        candidates = [name for name in refusal.nodes if held_back or name in hopes]
-        if not candidates or (shape, tuple(candidates)) in tried:
+        candidates = tuple(name for name in refusal.nodes if held_back or name in hopes)
+        asked = alike(wish), candidates
+        if not candidates or asked in tried:
             continue
-        tried.add((shape, tuple(candidates)))
+        tried.add(asked)
         allowances = quotas.allowances(books, wish.pod)
         placement = fit.place(view, candidates, wish, books.defaults, allowances=allowances)
         if placement.fitting:

@@ -360,10 +360,7 @@ class Intake:
     async def _list_node_names(self) -> tuple[set[str], str]:
         """Return the names of all Nodes and the list's version."""
         names: set[str] = set()
-        version = ""
-        async for page in self._client.pages(paths.NODES, page=PAGE):
-            version = version or page["metadata"]["resourceVersion"]
-            names.update(raw["metadata"]["name"] for raw in page.get("items") or ())
+        version = await self._each(paths.NODES, lambda raw: names.add(raw["metadata"]["name"]))
         return names, version
 
     def _wake_now(self) -> None:

@@ -10,6 +10,7 @@ from vgpu_operator.kube import errors, events, paths
 from vgpu_operator.model import records
 
 Result = TypeVar("Result")
+Step = TypeVar("Step")
 
 WRITE_TRIES = 3
 """How often a request that the server asks to slow down for is sent."""
@@ -57,19 +58,7 @@ class Performer:
 
     async def run(self, flow: Generator[effects.Effect, Any, Result]) -> Result:
         """Drive a flow to its end and return its value."""
-        try:
-            effect = next(flow)
-            while True:
-                try:
-                    answer = await self.perform(effect)
-                except effects.EffectFailed as fault:
-                    effect = flow.throw(fault)
-                else:
-                    effect = flow.send(answer)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]  # StopIteration cannot say its type
-        finally:
-            flow.close()
+        return await drive(flow, self.perform)
 
     async def run_all(self, wanted: Iterable[effects.Effect]) -> None:
         """Perform effects that nobody waits for; a failure of one stops none."""
@@ -172,6 +161,30 @@ class Performer:
         except errors.NotFound:
             return None
         return self._decode_pod(raw)
+
+
+async def drive(
+    flow: Generator[Step, Any, Result], perform: Callable[[Step], Awaitable[Any]]
+) -> Result:
+    """Drive a flow to its end and return its value.
+
+    Args:
+        flow: yields what is to be done; gets its answer, or ``EffectFailed`` thrown in.
+        perform: does one of these things; any other fault ends the flow.
+    """
+    try:
+        step = next(flow)
+        while True:
+            try:
+                answer = await perform(step)
+            except effects.EffectFailed as fault:
+                step = flow.throw(fault)
+            else:
+                step = flow.send(answer)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]  # StopIteration cannot say its type
+    finally:
+        flow.close()
 
 
 def _translated(fault: errors.ApiError) -> effects.EffectFailed:

@@ -140,13 +140,10 @@ class Ledger:
             or resource_version.is_earlier(record.resource_version, pod.record.resource_version)
         ):
             return False
-        notes = pod.notes
         pod.record = record
         if record.node or record.ended:
             pod.assumption = None
-        self._settle(uid, pod, notes_before=notes)
-        if pod.holding is not None:
-            self._residents.changed(pod.holding.node)
+        self._settle(uid, pod)
         if record.node or record.ended:
             self._claims.drop(uid, instead=pod.holding)
         return True
@@ -181,11 +178,9 @@ class Ledger:
                 f"pod {wish.pod} is bound to {pod.record.node!r} (phase {pod.record.phase!r}) "
                 "and cannot be assumed"
             )
-        notes_before = pod.notes
         pod.assumption = self._charging.of_choice(wish, chosen)
         pod.assumed_notes = {**wish.notes, **(notes or {})}
-        self._settle(uid, pod, notes_before=notes_before)
-        self._residents.changed(chosen.node)
+        self._settle(uid, pod)
         self._claims.drop(uid, instead=pod.assumption)
 
     def unassume(self, uid: str) -> None:
@@ -193,9 +188,8 @@ class Ledger:
         pod = self._pods.get(uid)
         if pod is None or pod.assumption is None:
             return
-        notes = pod.notes
         pod.assumption = None
-        self._settle(uid, pod, notes_before=notes)
+        self._settle(uid, pod)
         if pod.record is None:
             self._pods.remove(pod)
 
@@ -206,9 +200,8 @@ class Ledger:
         pod = self._pods.get(uid)
         if pod is None:
             return
-        notes = pod.notes
         pod.record = pod.assumption = None
-        self._settle(uid, pod, notes_before=notes)
+        self._settle(uid, pod)
         self._pods.remove(pod)
 
     def gone(self, uid: str) -> bool:
@@ -409,10 +402,11 @@ class Ledger:
             self._generation + 1,
         )
 
-    def _settle(self, uid: str, pod: pods.Pod, *, notes_before: Mapping[str, str]) -> None:
+    def _settle(self, uid: str, pod: pods.Pod) -> None:
         """Bring the columns in line with what the pod holds now, and whose texts are read."""
         before, after = pod.holding, self._charging.of_pod(pod)
         pod.holding = after
+        notes_before, pod.settled_notes = pod.settled_notes, pod.notes
         if before == after:
             self._residents.note(pod)
             if after is not None and pod.notes != notes_before:

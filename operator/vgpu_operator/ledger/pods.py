@@ -22,6 +22,7 @@ class Pod:
         assumption: what it will hold if its binding succeeds.
         assumed_notes: its annotations, those included that the binding writes.
         holding: what it is charged now.
+        settled_notes: its notes when that was last worked out.
     """
 
     key: request.PodKey
@@ -29,6 +30,7 @@ class Pod:
     assumption: charges.Holding | None = None
     assumed_notes: Mapping[str, str] = field(default_factory=dict)
     holding: charges.Holding | None = None
+    settled_notes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def notes(self) -> Mapping[str, str]:

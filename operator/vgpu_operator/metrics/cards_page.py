@@ -10,9 +10,9 @@ made for it work. They come from the leader only: with two replicas a sum over
 all targets must not double.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from vgpu_operator.flows.books import Books
 from vgpu_operator.kube import steps
@@ -27,11 +27,20 @@ LINES: Final = 500
 """Lines of a page that are written at once."""
 
 
+_WITH_CORES: Final = "hami_gpu_memory_allocated_bytes"
+"""The one series that also says in a label how many cores its card has."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Card:
     labels: str
     device: device.Device
     used: nodes.CardUsage
+
+    def labels_of(self, series: str) -> str:
+        if series != _WITH_CORES:
+            return self.labels
+        return f'{self.labels},device_cores="{self.device.cores_percent}"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,12 @@ class _Share:
     labels: str
     memory_mib: int
     cores_percent: int
+
+    def labels_of(self, _series: str) -> str:
+        return self.labels
+
+
+_Row = TypeVar("_Row", _Card, _Share)
 
 
 _CARD_SERIES: Final[Sequence[tuple[str, str, Callable[[_Card], float | None]]]] = (
@@ -78,9 +93,6 @@ _CARD_SERIES: Final[Sequence[tuple[str, str, Callable[[_Card], float | None]]]] 
     ),
 )
 
-_WITH_CORES: Final = "hami_gpu_memory_allocated_bytes"
-"""The one series that also says in a label how many cores its card has."""
-
 _SHARE_SERIES: Final[Sequence[tuple[str, str, Callable[[_Share], float | None]]]] = (
     (
         "hami_vgpu_memory_allocated_bytes",
@@ -106,30 +118,25 @@ def described() -> Iterator[tuple[str, str, tuple[str, ...]]]:
 
 async def pieces(books: Books) -> AsyncIterator[bytes]:
     """Yield the page's pieces; no further family once this replica does not lead."""
-    if not _leads(books):
-        return
-    cards = await _cards(books)
-    for name, help_text, value in _CARD_SERIES:
-        if not _leads(books):
-            return
-        lines = (
-            _line(name, _with_cores(card) if name == _WITH_CORES else card.labels, value(card))
-            for card in cards
-        )
-        async for piece in _family(name, help_text, lines):
-            yield piece
-    shares = await _shares(books)
-    for name, help_text, of_share in _SHARE_SERIES:
-        if not _leads(books):
-            return
-        lines = (_line(name, share.labels, of_share(share)) for share in shares)
-        async for piece in _family(name, help_text, lines):
-            yield piece
+    async for piece in _families(books, _CARD_SERIES, _cards):
+        yield piece
+    async for piece in _families(books, _SHARE_SERIES, _shares):
+        yield piece
 
 
-def _leads(books: Books) -> bool:
-    """Whether this replica leads now: that may end between two pieces."""
-    return books.leader
+async def _families(
+    books: Books,
+    series: Sequence[tuple[str, str, Callable[[_Row], float | None]]],
+    read: Callable[[Books], Awaitable[Sequence[_Row]]],
+) -> AsyncIterator[bytes]:
+    """Yield the pieces of these series, one after another, of rows that are read once."""
+    rows = await read(books) if books.leader else ()
+    for name, help_text, value in series:
+        if not books.leader:
+            return
+        lines = (_line(name, row.labels_of(name), value(row)) for row in rows)
+        async for piece in _family(name, help_text, lines):
+            yield piece
 
 
 async def _cards(books: Books) -> list[_Card]:
@@ -164,10 +171,6 @@ async def _family(name: str, help_text: str, lines: Iterable[str]) -> AsyncItera
             yield _encoded("".join(piece))
             piece = []
     yield _encoded("".join(piece))
-
-
-def _with_cores(card: _Card) -> str:
-    return f'{card.labels},device_cores="{card.device.cores_percent}"'
 
 
 def _line(name: str, labels: str, value: float | None) -> str:

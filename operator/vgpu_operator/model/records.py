@@ -5,13 +5,17 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from vgpu_operator.model import allocation, errors, quota, request
 
 
 def _nothing() -> Mapping[str, Any]:
     return MappingProxyType({})
+
+
+FINISHED: Final = ("Succeeded", "Failed")
+"""Values of ``status.phase`` that a pod never leaves."""
 
 
 class BindPhase(enum.StrEnum):
@@ -120,7 +124,7 @@ class PodRecord:
     @property
     def ended(self) -> bool:
         """Whether the pod's containers have ended for good."""
-        return self.phase in ("Succeeded", "Failed")
+        return self.phase in FINISHED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,11 +29,11 @@ def authority(
     certificate = (
         _builder(name, name, key.public_key(), now, lifetime)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .add_extension(key_usage(signs_certificates=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    return certificate.public_bytes(_PEM), _key_pem(key)
+    return certificate.public_bytes(_PEM), key_pem(key)
 
 
 def certificate(
@@ -63,19 +63,23 @@ def certificate(
     made = (
         _builder(_name("vgpu-operator"), signer.subject, key.public_key(), now, lifetime)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(key_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(_alternative_names(hosts)), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([general_name(host) for host in dict.fromkeys(hosts)]),
+            critical=False,
+        )
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(signer_key.public_key()),
             critical=False,
         )
         .sign(signer_key, hashes.SHA256())
     )
-    return made.public_bytes(_PEM), _key_pem(key)
+    return made.public_bytes(_PEM), key_pem(key)
 
 
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """Return a key's PEM, not encrypted."""
     return key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
 
 
@@ -101,19 +105,18 @@ def _builder(
     )
 
 
-def _alternative_names(hosts: Sequence[str]) -> list[x509.GeneralName]:
-    names: list[x509.GeneralName] = []
-    for host in dict.fromkeys(hosts):
-        try:
-            names.append(x509.IPAddress(ipaddress.ip_address(host)))
-        except ValueError:
-            names.append(x509.DNSName(host))
-    return names
+def general_name(host: str) -> x509.GeneralName:
+    """Return a DNS name or an IP address as a certificate names it."""
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
-def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+def key_usage(*, signs_certificates: bool, signs_data: bool = True) -> x509.KeyUsage:
+    """Return what a certificate's key may be used for."""
     return x509.KeyUsage(
-        digital_signature=True,
+        digital_signature=signs_data,
         content_commitment=False,
         key_encipherment=False,
         data_encipherment=False,

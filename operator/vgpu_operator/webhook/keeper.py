@@ -13,7 +13,7 @@ import structlog
 
 from vgpu_operator.flows import keep_certificate as flow
 from vgpu_operator.kube import client as kube_client
-from vgpu_operator.kube import clock, errors, paths
+from vgpu_operator.kube import clock, errors, paths, perform
 from vgpu_operator.model import errors as model_errors
 from vgpu_operator.webhook import certificates, issue
 from vgpu_operator.wire import kept_certificate
@@ -83,8 +83,9 @@ class Keeper:
     async def round(self) -> bool:
         """Do one round; return whether it came to its end. A fault is logged once."""
         try:
-            kept = await self._perform_all(
-                flow.keep(hosts=self._hosts, now=self._clock.now(), leads=self._leads())
+            kept = await perform.drive(
+                flow.keep(hosts=self._hosts, now=self._clock.now(), leads=self._leads()),
+                self._perform,
             )
             if kept.certificate:
                 self._show(kept)
@@ -95,17 +96,6 @@ class Keeper:
             return False
         self._complain(self._untold)
         return True
-
-    async def _perform_all(self, rounds: Any) -> kept_certificate.Kept:
-        try:
-            effect = next(rounds)
-            while True:
-                effect = rounds.send(await self._perform(effect))
-        except StopIteration as end:
-            kept: kept_certificate.Kept = end.value
-            return kept
-        finally:
-            rounds.close()
 
     async def _perform(self, effect: flow.Effect) -> Any:
         match effect:

@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from vgpu_operator.model import errors
+from vgpu_operator.wire import object_names
 
 Json = dict[str, Any]
 
@@ -21,9 +22,6 @@ _NAMES = b'"NodeNames":'
 
 _EXPECTED = secrets.token_hex()
 """Stands for the names in what is read; nobody else can have written it."""
-
-LONGEST_NAME = 253
-"""Names of nodes, namespaces and pods are DNS subdomains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +146,7 @@ def decode_bind(body: bytes) -> BindArgs:
     texts: dict[str, str] = {}
     for name in ("PodNamespace", "PodName", "PodUID", "Node"):
         value = fields.get(name.lower())
-        if not isinstance(value, str) or not value or len(value) > LONGEST_NAME:
+        if not isinstance(value, str) or not value or len(value) > object_names.LONGEST:
             raise errors.DecodeError(f"{name} is missing or no name", key="/bind")
         texts[name] = value
     return BindArgs(

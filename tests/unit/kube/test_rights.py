@@ -26,7 +26,6 @@ REQUESTS: Final = {
         ("list", "pods"),
         ("list", "resourcequotas"),
     ),
-    "kube/intake.py _list_node_names pages": (("list", "nodes"),),
     "kube/perform.py _call list": (("list", "pods"),),
     "kube/perform.py _call delete": (("delete", "pods"),),
     "kube/perform.py _patch_node patch": (("patch", "nodes"),),

@@ -5,7 +5,6 @@ second each. Nothing here outlives the cluster's folder.
 """
 
 import datetime
-import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +12,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from vgpu_operator.webhook import issue
 
 _VALID_FOR = datetime.timedelta(days=365)
 _BACKDATED = datetime.timedelta(hours=1)
@@ -45,7 +46,9 @@ class CertificateAuthority:
         builder = self._builder(name, self._key.public_key(), issuer=name)
         constraints = x509.BasicConstraints(ca=True, path_length=0)
         builder = builder.add_extension(constraints, critical=True)
-        builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
+        builder = builder.add_extension(
+            issue.key_usage(signs_certificates=True, signs_data=False), critical=True
+        )
         self._certificate = builder.sign(self._key, hashes.SHA256())
 
     @property
@@ -55,7 +58,7 @@ class CertificateAuthority:
 
     def issue_server(self, *names: str) -> KeyPair:
         """Sign a server certificate for host names and IP addresses; the first is its name."""
-        alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
+        alternatives = x509.SubjectAlternativeName([issue.general_name(name) for name in names])
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
         return self._issue(subject, ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
 
@@ -75,14 +78,14 @@ class CertificateAuthority:
         builder = self._builder(subject, key.public_key(), issuer=self._certificate.subject)
         constraints = x509.BasicConstraints(ca=False, path_length=None)
         builder = builder.add_extension(constraints, critical=True)
-        builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)
+        builder = builder.add_extension(issue.key_usage(signs_certificates=False), critical=True)
         builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         if alternatives is not None:
             builder = builder.add_extension(alternatives, critical=False)
         certificate = builder.sign(self._key, hashes.SHA256())
         return KeyPair(
             certificate_pem=certificate.public_bytes(serialization.Encoding.PEM),
-            key_pem=_private_pem(key),
+            key_pem=issue.key_pem(key),
         )
 
     def _builder(
@@ -109,33 +112,4 @@ def new_service_account_keys() -> ServiceAccountKeys:
     public_pem = key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    return ServiceAccountKeys(private_pem=_private_pem(key), public_pem=public_pem)
-
-
-def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-
-
-def _general_name(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
-
-
-def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    return ServiceAccountKeys(private_pem=issue.key_pem(key), public_pem=public_pem)

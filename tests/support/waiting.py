@@ -1,0 +1,24 @@
+"""Waiting for what other processes do, by asking again and again."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+
+async def until(
+    what: str, condition: Callable[[], Awaitable[Any]], *, limit_s: float, every_s: float
+) -> Any:
+    """Ask until the answer is truthy, and return it.
+
+    Raises:
+        TimeoutError: it was not in time; says what was waited for.
+    """
+    deadline = time.monotonic() + limit_s
+    while True:
+        answer = await condition()
+        if answer:
+            return answer
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"after {limit_s:.0f} s still not: {what}")
+        await asyncio.sleep(every_s)
