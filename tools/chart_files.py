@@ -179,18 +179,14 @@ def protocol_keys() -> str:
 
     Those by which people choose cards, and ``hami.io/device-cordon``, are not among them.
     """
-    specs = [vendor.spec for vendor in registry.build(settings.with_every_vendor(_DEFAULTS))]
-    older = [
-        one for dialect in dialects.ALL for keys_ in dialect.node_keys.values() for one in keys_
-    ]
-    pods = {*dialects.POD_KEYS, keys.FENCE, *(key for spec in specs for key in spec.pod_keys)}
+    served = registry.build(settings.with_every_vendor(_DEFAULTS))
     nodes = {
-        keys.NODE_LOCK,
         keys.WAKE,
-        *(key for one in older for key in (one.register, one.handshake)),
-        *(dialect.lock_key for dialect in dialects.ALL),
-        *(key for s in specs for key in (s.register_key, s.handshake_key, s.lock_key)),
+        *served.locks,
+        *(key for one in dialects.NODE_PLACES for key in (one.register, one.handshake)),
+        *(key for one in served for key in (one.spec.register_key, one.spec.handshake_key)),
     }
+    pods = {keys.FENCE, *served.pod_keys}
     document = {"nodes": sorted(filter(None, nodes)), "pods": sorted(pods)}
     return f"# {GENERATED}" + yaml.safe_dump(document)
 

@@ -1,6 +1,5 @@
 """A node whose device plugins are played by hand, on the operator's shell."""
 
-import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -36,12 +35,6 @@ def pod_path(name: str) -> str:
 def bind_args(name: str, node: str = "node-a", *, uid: str = "") -> extender.BindArgs:
     """Return what kube-scheduler asks to bind that pod there."""
     return extender.BindArgs(namespace="team-a", name=name, uid=uid or f"uid-of-{name}", node=node)
-
-
-async def settled(turns: int = 50) -> None:
-    """Let everything that is due on the event loop happen."""
-    for _ in range(turns):
-        await asyncio.sleep(0)
 
 
 def annotate(shell: Shell, path: str, texts: Mapping[str, str | None], **status: Any) -> None:

@@ -1,4 +1,4 @@
-"""Waiting for what other processes do, by asking again and again."""
+"""Waiting: for what other processes do, and for the event loop's own turns."""
 
 import asyncio
 import time
@@ -22,3 +22,9 @@ async def until(
         if time.monotonic() > deadline:
             raise TimeoutError(f"after {limit_s:.0f} s still not: {what}")
         await asyncio.sleep(every_s)
+
+
+async def settled(turns: int = 50) -> None:
+    """Let everything that is due on the event loop happen."""
+    for _ in range(turns):
+        await asyncio.sleep(0)

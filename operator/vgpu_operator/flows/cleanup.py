@@ -43,12 +43,7 @@ class Left:
 
 def stamp_keys(vendors: Iterable[base.Vendor]) -> frozenset[str]:
     """Return the annotations of nodes that the operator stamps: handshakes and the waking one."""
-    older = {
-        one.handshake
-        for dialect in dialects.ALL
-        for of_vendor in dialect.node_keys.values()
-        for one in of_vendor
-    }
+    older = {place.handshake for place in dialects.NODE_PLACES}
     stamped = {vendor.spec.handshake_key for vendor in vendors}
     return frozenset(filter(None, {keys.WAKE, *older, *stamped}))
 

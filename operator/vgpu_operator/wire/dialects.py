@@ -119,6 +119,11 @@ ALL: Final = (HAMI, FORERUNNER)
 POD_KEYS: Final = tuple(key for dialect in ALL for key in dialect.pod_keys)
 """Every pod annotation that some dialect has for all vendors together."""
 
+NODE_PLACES: Final = tuple(
+    place for dialect in ALL for places in dialect.node_keys.values() for place in places
+)
+"""Where the vendors of all older dialects may register."""
+
 
 def written_on(annotations: Mapping[str, Any], *, node: str) -> tuple[Dialect, ...]:
     """Return the dialects that a pod's promise is written in; empty when there is none.

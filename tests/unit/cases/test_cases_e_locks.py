@@ -14,7 +14,8 @@ from support import played_node
 from support.desk import NODE_PATH, Shell
 from support.extender_calls import until
 from support.operator_books import LOCK, lock_of, used_mib
-from support.played_node import PHASE, THREE_LOCKS, TO_ALLOCATE, bind_args, pod_path, settled
+from support.played_node import PHASE, THREE_LOCKS, TO_ALLOCATE, bind_args, pod_path
+from support.waiting import settled
 from vgpu_operator.flows import effects
 from vgpu_operator.kube import errors
 

@@ -12,6 +12,7 @@ from support.desk import NODE_PATH, Shell
 from support.extender_calls import Client, bind_body, extender, pod
 from support.operator_books import LOCK, lock_of, used_mib
 from support.played_node import PHASE, pod_path
+from support.waiting import settled
 
 WHOLE_CARD = {"nvidia.com/gpu": "1", "nvidia.com/gpumem-percentage": "100"}
 NAMES = ["node-a"]
@@ -269,10 +270,10 @@ async def test_case_99_a_pod_that_the_default_scheduler_took_holds_nothing_and_w
     shell.show(path)
 
     for minutes, phase in enumerate(("Pending", "Failed", "Failed")):
-        await played_node.settled()
+        await settled()
         shell.clock.turn(600)
         played_node.annotate(shell, path, {"minutes": str(10 * minutes)}, phase=phase)
-    await played_node.settled()
+    await settled()
     sending.cancel()
 
     assert len(shell.sink) == 0, "nothing more is to be sent"

@@ -14,6 +14,7 @@ from support.extender_calls import bind_body, extender
 from support.extender_calls import pod as asked_pod
 from support.operator_books import LOCK
 from support.played_node import PHASE, TO_ALLOCATE, bind_args, pod_path
+from support.waiting import settled
 from vgpu_operator.flows import effects, pod_events
 from vgpu_operator.kube import listen
 from vgpu_operator.metrics import cards_page, collector, instruments, server
@@ -40,7 +41,7 @@ async def play_the_plugin(shell: Shell, names: list[str]) -> list[str]:
         shell.show(pod_path(name))
         served.append(name)
         played_node.annotate(shell, pod_path(name), {PHASE: "success", TO_ALLOCATE: ";"})
-        await played_node.settled(3)
+        await settled(3)
         if shell.notes(NODE_PATH)[LOCK].endswith(f",{name}"):
             played_node.annotate(shell, NODE_PATH, {LOCK: None})
     return served
@@ -84,14 +85,14 @@ async def test_case_159_the_lock_passes_on_in_the_step_in_which_its_owner_is_ser
     await shell.binder.bind(bind_args("p1"))
     shell.show(pod_path("p1"))
     waiting = asyncio.create_task(shell.binder.bind(bind_args("p2")))
-    await played_node.settled()
+    await settled()
     page = collector.BooksCollector(shell.books)
     values = {family.name: family.samples[0].value for family in page.collect() if family.samples}
     assert (values["vgpu_binds_waiting"], values["vgpu_node_locks"]) == (1, 1)
 
     played_node.serve(shell, "p1")
     played_node.annotate(shell, NODE_PATH, {LOCK: None})
-    await played_node.settled()
+    await settled()
 
     assert waiting.done()
     assert waiting.result() == BOUND

@@ -25,6 +25,7 @@ from support.extender_calls import pod as asked_pod
 from support.fake_kube import FakeKube
 from support.operator_books import FRESH_STAMP, ONE_CARD
 from support.turned_clock import TurnedClock
+from support.waiting import settled
 from vgpu_operator import app
 from vgpu_operator.kube import listen
 from vgpu_operator.model import settings
@@ -94,11 +95,6 @@ async def replica(
         await operator._begin_term()
         yield Replica(operator, clock, session)
         await operator._close()
-
-
-async def settled() -> None:
-    for _ in range(100):
-        await asyncio.sleep(0)
 
 
 # --- 160: a follower is ready ----------------------------------------------------------
@@ -242,7 +238,7 @@ async def test_case_165_for_five_minutes_only_the_leader_writes_to_nodes() -> No
                 one.operator.intake.node_event("MODIFIED", kube.objects[NODE_PATH])
                 one.operator.intake.tick()
                 one.operator.intake.quick_tick()
-                await settled()
+                await settled(100)
                 one.clock.turn(15)
 
     written = {

@@ -6,6 +6,7 @@ import pytest
 
 from support.desk import NODE_PATH, Shell
 from support.operator_books import LOCK, used_mib
+from support.waiting import settled
 from vgpu_operator.flows import effects
 from vgpu_operator.kube import binder, errors
 from vgpu_operator.wire import extender
@@ -15,11 +16,6 @@ PHASE = "hami.io/bind-phase"
 
 def args(name: str) -> extender.BindArgs:
     return extender.BindArgs(namespace="team-a", name=name, uid=f"uid-of-{name}", node="node-a")
-
-
-async def settled() -> None:
-    for _ in range(50):
-        await asyncio.sleep(0)
 
 
 def serve(shell: Shell, name: str) -> None:

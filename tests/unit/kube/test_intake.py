@@ -8,16 +8,12 @@ import pytest
 from support.desk import NODE_PATH, Shell
 from support.operator_books import LOCK, lock_of, used_mib
 from support.resource_quotas import MEMORY, resource_quota
+from support.waiting import settled
 from vgpu_operator.flows import books, effects, pod_events, register
 from vgpu_operator.flows import filter as flow_filter
 from vgpu_operator.kube import errors, steps
 
 HANDSHAKE = "hami.io/node-handshake"
-
-
-async def settled() -> None:
-    for _ in range(50):
-        await asyncio.sleep(0)
 
 
 def bound(shell: Shell, name: str) -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from support.operator_books import LOCK, later, open_books
 from support.turned_clock import TurnedClock
+from support.waiting import settled
 from vgpu_operator.flows import effects
 from vgpu_operator.flows.turns import Waiter
 from vgpu_operator.kube import waiting
@@ -26,20 +27,14 @@ class Room:
         return asyncio.create_task(self.waits.change(effects.AwaitChange(node=node, pod=pod)))
 
 
-async def settled() -> None:
-    """Let every task go as far as it can."""
-    for _ in range(5):
-        await asyncio.sleep(0)
-
-
 async def test_news_about_the_node_wakes_the_first_in_the_queue_and_tells_the_time() -> None:
     room = Room()
     first, second = room.enter("1"), room.enter("2")
-    await settled()
+    await settled(5)
     room.clock.turn(7)
 
     room.waits.notify(["node-a"])
-    await settled()
+    await settled(5)
 
     assert first.result() == later(7)
     assert not second.done()
@@ -49,10 +44,10 @@ async def test_news_about_the_node_wakes_the_first_in_the_queue_and_tells_the_ti
 async def test_news_about_another_node_wakes_nobody() -> None:
     room = Room()
     wait = room.enter("1")
-    await settled()
+    await settled(5)
 
     room.waits.notify(["node-b"], ["2"])
-    await settled()
+    await settled(5)
 
     assert not wait.done()
     wait.cancel()
@@ -61,10 +56,10 @@ async def test_news_about_another_node_wakes_nobody() -> None:
 async def test_news_about_the_pod_wakes_it_wherever_it_stands_in_the_queue() -> None:
     room = Room()
     first, second = room.enter("1"), room.enter("2")
-    await settled()
+    await settled(5)
 
     room.waits.notify([], ["2"])
-    await settled()
+    await settled(5)
 
     assert (first.done(), second.done()) == (False, True)
     first.cancel()
@@ -80,7 +75,7 @@ async def test_a_wait_whose_time_is_over_is_given_up() -> None:
 async def test_a_wait_that_is_given_up_says_why() -> None:
     room = Room()
     wait = room.enter("1")
-    await settled()
+    await settled(5)
 
     room.waits.give_up("1", "the caller hung up")
 
@@ -106,7 +101,7 @@ async def test_a_new_bind_of_the_pod_is_not_ended_by_the_end_of_an_earlier_one()
     room.waits.end("1")
 
     wait = room.enter("1")
-    await settled()
+    await settled(5)
 
     assert not wait.done()
     wait.cancel()
@@ -115,7 +110,7 @@ async def test_a_new_bind_of_the_pod_is_not_ended_by_the_end_of_an_earlier_one()
 async def test_the_end_of_a_term_gives_up_every_wait() -> None:
     room = Room()
     waits = [room.enter("1"), room.enter("2", node="node-b")]
-    await settled()
+    await settled(5)
 
     room.waits.give_up_all("this replica no longer leads")
 
