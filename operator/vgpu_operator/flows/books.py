@@ -11,16 +11,20 @@ from types import MappingProxyType
 
 from vgpu_operator.flows import unregistered
 from vgpu_operator.flows.lock_sights import LockSights
+from vgpu_operator.flows.tallies import Tallies
 from vgpu_operator.flows.turns import Turns
 from vgpu_operator.ledger.ledger import Ledger
 from vgpu_operator.model import policy, reason, records, request
 from vgpu_operator.model.settings import Settings
-from vgpu_operator.scheduling import fit
+from vgpu_operator.scheduling import explain, fit
 from vgpu_operator.vendors import base, roster
 from vgpu_operator.wire import dialects, lock_kinds
 
 MOST_ANSWERS = 32
 """Different questions whose refusals are kept: each may be 0.6 MiB at 5,000 nodes."""
+
+MOST_GROUPS = 32
+"""Different reasons that are kept of one refusal with their numbers of nodes."""
 
 NOT_CLOSED: Mapping[str, reason.NodeRejection] = MappingProxyType({})
 
@@ -43,6 +47,7 @@ class Registration:
         handshake_seen_at: when this process first saw that text.
         changed: the register text changed since the handshake was last stepped.
         stamped_at: when we last asked for a stamp.
+        text_seen_at: when this process first saw that register text.
         older: the keys that it registers under, where they are an older
             dialect's; as when the register text was last there.
     """
@@ -55,6 +60,7 @@ class Registration:
     handshake_seen_at: datetime.datetime
     changed: bool = False
     stamped_at: datetime.datetime | None = None
+    text_seen_at: datetime.datetime | None = None
     older: records.OlderKeys | None = None
 
     def handshake_key(self, spec: base.VendorSpec) -> str | None:
@@ -78,20 +84,23 @@ class Refusal:
         nodes: the names that kube-scheduler offered.
         generation: the ledger's generation that the answer was given from.
         texts: the different reasons that the answer gave.
+        groups: the first of them, most nodes first, and how many nodes each kept off.
     """
 
     request: request.PodRequest
     nodes: tuple[str, ...]
     generation: int
     texts: frozenset[str]
+    groups: tuple[explain.Group, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Why a pod fits on none of the nodes, and the different reasons as texts."""
+    """Why a pod fits on none of the nodes: the different reasons, and the commonest counted."""
 
     rejections: Mapping[str, reason.NodeRejection]
     texts: frozenset[str]
+    groups: tuple[explain.Group, ...] = ()
 
 
 @dataclass(slots=True)
@@ -150,6 +159,16 @@ class Answers:
 
     def _are_for(self, nodes: Sequence[str]) -> bool:
         return len(nodes) == len(self.nodes) and self._names == frozenset(nodes)
+
+
+def answer_of(rejections: Mapping[str, reason.NodeRejection]) -> Answer:
+    """Return an answer with its reasons counted."""
+    groups = explain.groups(rejections)
+    return Answer(
+        rejections=rejections,
+        texts=frozenset(group.rejection.text for group in groups),
+        groups=groups[:MOST_GROUPS],
+    )
 
 
 def alike(wish: request.PodRequest) -> object:
@@ -219,6 +238,7 @@ class Books:
         upsets: by node, the ledger's generation of the last change there that was
             none of our own reservations: cards, pods that somebody else has bound.
         stuck: UIDs that an event about being stuck was sent for, with its reason.
+        tallies: what is counted for the metrics; nothing is decided on it.
         leader: whether this process may write.
         synced: whether one complete list of nodes, quotas and pods has been taken in.
         label_in_binding: the API server merges a Binding's labels into the pod.
@@ -250,6 +270,7 @@ class Books:
     release_grace_s: float = SHORTEST_GRACE_S
     upsets: dict[str, int] = field(default_factory=dict)
     stuck: dict[str, str] = field(default_factory=dict)
+    tallies: Tallies = field(default_factory=Tallies)
     leader: bool = False
     synced: bool = False
     label_in_binding: bool = True

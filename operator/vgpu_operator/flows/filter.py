@@ -10,9 +10,9 @@ import datetime
 from collections.abc import Mapping, Sequence
 
 from vgpu_operator.flows import busy, effects, locks, quotas, reasons
-from vgpu_operator.flows.books import Answer, Books, Refusal, Scored
+from vgpu_operator.flows.books import Answer, Books, Refusal, Scored, answer_of
 from vgpu_operator.model import allocation, reason, records, request
-from vgpu_operator.scheduling import choose, explain, fit, score
+from vgpu_operator.scheduling import choose, fit, score
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +73,7 @@ def filter_nodes(
             events=_success_events(books, wish.pod, placement),
         )
     books.ledger.drop_claim(uid)
-    texts = frozenset(explain.texts(placement.rejections).values())
-    answer = Answer(rejections=placement.rejections, texts=texts)
+    answer = answer_of(placement.rejections)
     if books.ledger.holding(uid) is not None:
         return _refuse(books, wish, answer, known, nodes)
     books.answers.keep(wish, nodes, books.ledger.generation, answer, closed=stuck)
@@ -98,6 +97,7 @@ def _refuse(
             nodes=tuple(nodes),
             generation=books.ledger.generation,
             texts=answer.texts,
+            groups=answer.groups,
         )
     rejections = answer.rejections
     told = known is not None and known.texts == answer.texts

@@ -85,6 +85,7 @@ def _concerns_us(books: Books, record: records.PodRecord) -> bool:
         record.request.wants_devices
         or record.promised
         or record.faults
+        or record.passed_by
         or record.scheduler == books.settings.scheduler_name
         or books.locks.nodes_of(record.key.namespace, record.key.name)
     )
@@ -97,14 +98,9 @@ def _complaints(
 ) -> Iterator[effects.Effect]:
     """Yield an event for everything about the pod that somebody should look at."""
     pod = record.key
-    told = before is not None and _bypassed(books, before)
-    if _bypassed(books, record) and record.phase != "Succeeded" and not told:
-        yield reasons.on_pod(
-            pod,
-            "WebhookBypassed",
-            f"it asks for devices but its scheduler is {record.scheduler}: it never passed the"
-            f" webhook; create it again, or set schedulerName: {books.settings.scheduler_name}",
-        )
+    told = before is not None and bypassed(books, before)
+    if bypassed(books, record) and record.phase != "Succeeded" and not told:
+        yield reasons.on_pod(pod, "WebhookBypassed", _bypass_sentence(books, record))
     if record.ended or not record.node:
         return
     acts = bind_phase.step(bind_phase.state(before), bind_phase.state(record))
@@ -134,9 +130,21 @@ def _complaints(
         )
 
 
-def _bypassed(books: Books, record: records.PodRecord) -> bool:
-    """Whether a pod asks for devices and the default scheduler is to place it all the same."""
+def _bypass_sentence(books: Books, record: records.PodRecord) -> str:
+    if record.passed_by:
+        return f"it never passed the webhook, which would have {record.passed_by}; create it again"
     return (
+        f"it asks for devices but its scheduler is {record.scheduler}: it never passed the"
+        f" webhook; create it again, or set schedulerName: {books.settings.scheduler_name}"
+    )
+
+
+def bypassed(books: Books, record: records.PodRecord) -> bool:
+    """Whether a pod that asks for devices never passed the webhook, as far as it shows.
+
+    Either it shows on the pod itself, or the default scheduler is to place it all the same.
+    """
+    return bool(record.passed_by) or (
         record.request.wants_devices
         and record.scheduler == admit.DEFAULT_SCHEDULER
         and books.settings.scheduler_name != admit.DEFAULT_SCHEDULER

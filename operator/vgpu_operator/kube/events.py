@@ -4,11 +4,14 @@ import asyncio
 import datetime
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from vgpu_operator.flows import effects
 from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import clock as kube_clock
 from vgpu_operator.kube import errors, paths
+from vgpu_operator.model import request
 
 COMPONENT = "vgpu-operator"
 REPEAT_AFTER = datetime.timedelta(minutes=5)
@@ -21,19 +24,36 @@ REMEMBERED = 10_000
 PER_SECOND = 20.0
 """Events a second at the most; the rest wait in their queues."""
 
+MOST_ABOUT_ONE = 24
+"""Events of one reason about one object within ``REPEAT_AFTER``: in a busy cluster each
+refusal of the same pod may name other nodes. More are dropped."""
+
+
+_Subject: TypeAlias = tuple[request.PodKey | str, str]
+"""A pod or the name of a node, and a reason."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Count:
+    """How many events there were of one reason about one object since then."""
+
+    since: datetime.datetime
+    events: int = 0
+
 
 class EventSink:
     """Sends Events one after another, the reasons in turns.
 
     Each reason has a queue of its own: a thousand pods that fit nowhere keep
     no stuck node waiting. ``on_drop`` is told about those that found their
-    queue full.
+    queue full, and about those of which there were too many about one object.
 
     Args:
         leads: whether a term of this process lasts: what it has to say is its
             to say, and what is still queued at the end is left to the next leader.
         may_write: asked before each is sent: a Lease may lapse and be seen renewed
             within one term, and what was queued is still to be said then.
+        message: what an event says when it is sent.
     """
 
     def __init__(
@@ -45,6 +65,7 @@ class EventSink:
         may_write: Callable[[], bool],
         on_failure: Callable[[effects.PostEvent, errors.ApiError], None],
         on_drop: Callable[[effects.PostEvent], None],
+        message: Callable[[effects.PostEvent, datetime.datetime], str],
     ) -> None:
         self._client = client
         self._clock = clock
@@ -52,9 +73,11 @@ class EventSink:
         self._may_write = may_write
         self._on_failure = on_failure
         self._on_drop = on_drop
+        self._message = message
         self._queues: dict[str, deque[effects.PostEvent]] = {}
         self._filled = asyncio.Event()
         self._sent: OrderedDict[effects.PostEvent, datetime.datetime] = OrderedDict()
+        self._counts: OrderedDict[_Subject, _Count] = OrderedDict()
 
     def __len__(self) -> int:
         """Return how many wait to be sent."""
@@ -68,16 +91,29 @@ class EventSink:
         last = self._sent.get(event)
         if last is not None and now - last < REPEAT_AFTER:
             return
-        queue = self._queues.setdefault(event.reason, deque())
-        if len(queue) >= QUEUE_LIMIT:
+        queue = self._queues.get(event.reason, deque())
+        if len(queue) >= QUEUE_LIMIT or self._too_many(event, now):
             self._on_drop(event)
             return
         queue.append(event)
+        self._queues[event.reason] = queue
         self._filled.set()
         self._sent[event] = now
         self._sent.move_to_end(event)
         while len(self._sent) > REMEMBERED:
             self._sent.popitem(last=False)
+
+    def _too_many(self, event: effects.PostEvent, now: datetime.datetime) -> bool:
+        """Count an event about its object, and say whether that was one too many."""
+        subject = (event.pod or event.node, event.reason)
+        count = self._counts.get(subject)
+        if count is None or now - count.since >= REPEAT_AFTER:
+            count = self._counts[subject] = _Count(since=now)
+            self._counts.move_to_end(subject)
+            while len(self._counts) > REMEMBERED:
+                self._counts.popitem(last=False)
+        count.events += 1
+        return count.events > MOST_ABOUT_ONE
 
     async def run(self) -> None:
         """Send what is queued until cancelled."""
@@ -90,9 +126,9 @@ class EventSink:
                 self._sent.pop(event, None)
                 continue
             try:
-                await self._client.create(
-                    paths.namespaced(_namespace(event), "events"), _body(event, self._clock.now())
-                )
+                now = self._clock.now()
+                body = _body(event, self._message(event, now), now)
+                await self._client.create(paths.namespaced(_namespace(event), "events"), body)
             except errors.ApiError as fault:
                 # A lasting refusal is no reason to ask again before its time.
                 if isinstance(fault, errors.Unreachable | errors.ServerFault | errors.TooMany):
@@ -117,7 +153,7 @@ def _namespace(event: effects.PostEvent) -> str:
     return event.pod.namespace if event.pod is not None else "default"
 
 
-def _body(event: effects.PostEvent, now: datetime.datetime) -> kube_client.Json:
+def _body(event: effects.PostEvent, message: str, now: datetime.datetime) -> kube_client.Json:
     """Return a core/v1 Event; its name is made unique by the server."""
     if event.pod is not None:
         regarding = {
@@ -138,7 +174,7 @@ def _body(event: effects.PostEvent, now: datetime.datetime) -> kube_client.Json:
         "involvedObject": regarding,
         "type": event.type.value,
         "reason": event.reason,
-        "message": event.message,
+        "message": message,
         "source": {"component": COMPONENT},
         "firstTimestamp": stamp,
         "lastTimestamp": stamp,

@@ -13,6 +13,7 @@ from vgpu_operator.ledger import (
     pods,
     quotas,
     residents,
+    sightings,
     snapshot,
     tenants,
 )
@@ -64,6 +65,8 @@ class Ledger:
         self._claims = claims.Claims(self._nodes, self._step)
         self._freed = freed.FreedLog()
         self._quotas = quotas.Account()
+        self._seen = sightings.NodeLog()
+        self._unbound = sightings.Unbound()
         self._finder = snapshot.RowFinder()
         self._generation = 0
         self._snapshot: _Snapshot | None = None
@@ -83,6 +86,7 @@ class Ledger:
             cards = held.charges.get(vendor, {})
             self._nodes.charge_vendor(node, vendor, cards, 1, claimed=False)
         self._claims.charge_again(node, vendor)
+        self._seen.note(node)
         self._step(node, change.freed)
 
     def drop_devices(self, node: str, vendor: str) -> None:
@@ -143,6 +147,7 @@ class Ledger:
         pod.record = record
         if record.node or record.ended:
             pod.assumption = None
+        self._unbound.note(record)
         self._settle(uid, pod)
         if record.node or record.ended:
             self._claims.drop(uid, instead=pod.holding)
@@ -201,6 +206,7 @@ class Ledger:
         if pod is None:
             return
         pod.record = pod.assumption = None
+        self._unbound.drop(uid)
         self._settle(uid, pod)
         self._pods.remove(pod)
 
@@ -254,6 +260,22 @@ class Ledger:
         """Return what the ledger would charge for that record."""
         return self._charging.of_record(record)
 
+    # What people see
+
+    @property
+    def revision(self) -> int:
+        """Grows with every change of a node, its cards or who holds them."""
+        return self._seen.revision
+
+    def seen_since(self, revision: int) -> tuple[str, ...] | None:
+        """Return the nodes that changed after that revision; None when nobody knows any more."""
+        return self._seen.since(revision)
+
+    @property
+    def unbound(self) -> Collection[str]:
+        """UIDs of the pods that ask for cards and have no node, first seen first."""
+        return self._unbound.uids
+
     # Quotas
 
     def set_limits(self, namespace: str, limits: quota.Limits) -> None:
@@ -271,6 +293,11 @@ class Ledger:
         if held is None or self._pods[without].key.namespace != namespace:
             return self._quotas.standing(namespace)
         return self._quotas.standing(namespace, without=held.against_quota)
+
+    @property
+    def quota_namespaces(self) -> tuple[str, ...]:
+        """The namespaces that hold anything or are limited, sorted."""
+        return self._quotas.namespaces
 
     def forget_freed_quotas(self, *, waiting: Collection[str]) -> None:
         """Forget what became available in namespaces without limits where nobody waits.
@@ -406,6 +433,9 @@ class Ledger:
         """Bring the columns in line with what the pod holds now, and whose texts are read."""
         before, after = pod.holding, self._charging.of_pod(pod)
         pod.holding = after
+        for holding in (before, after):
+            if holding is not None:
+                self._seen.note(holding.node)
         notes_before, pod.settled_notes = pod.settled_notes, pod.notes
         if before == after:
             self._residents.note(pod)
@@ -432,6 +462,7 @@ class Ledger:
 
     def _took(self, node: str, change: nodes.Change) -> None:
         if change.happened:
+            self._seen.note(node)
             self._step(node, change.freed)
 
     def _step(self, node: str, freed: bool, /) -> None:

@@ -61,6 +61,11 @@ class Account:
             limits=self._limits.get(namespace, quota.NO_LIMITS), used=MappingProxyType(used)
         )
 
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """The namespaces that hold anything or are limited, sorted."""
+        return tuple(sorted({*self._used, *self._limits}))
+
     def forget_freed(self, *, waiting: Collection[str]) -> None:
         """Forget what became available where nothing is limited and nobody waits."""
         self._freed.keep(lambda namespace: namespace in self._limits or namespace in waiting)

@@ -6,6 +6,7 @@ is built once per pattern and only when somebody reads it.
 
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, TypeAlias
 
@@ -230,6 +231,40 @@ class _Patterns:
         start = lane * self._stride
         numa = self._numa[lane] if self._numa is not None else None
         return self._bits[start : start + self._stride], numa
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Nodes that were refused for the same reasons.
+
+    Attributes:
+        rejection: why.
+        nodes: how many they are.
+        example: one of them.
+    """
+
+    rejection: reason.NodeRejection
+    nodes: int
+    example: str
+
+
+def groups(rejections: Mapping[str, reason.NodeRejection]) -> tuple[Group, ...]:
+    """Return the refused nodes by their text, most nodes first."""
+    counts: dict[int, int] = {}
+    first: dict[int, tuple[str, reason.NodeRejection]] = {}
+    for name, why in rejections.items():
+        which = id(why)  # nodes that were refused alike share it
+        if which in counts:
+            counts[which] += 1
+        else:
+            counts[which], first[which] = 1, (name, why)
+    found: dict[str, Group] = {}
+    for which, (name, why) in first.items():
+        text = why.text
+        nodes = counts[which] + (found[text].nodes if text in found else 0)
+        example = found[text].example if text in found else name
+        found[text] = Group(rejection=why, nodes=nodes, example=example)
+    return tuple(sorted(found.values(), key=lambda group: -group.nodes))
 
 
 def texts(rejections: Mapping[str, reason.NodeRejection]) -> dict[str, str]:
