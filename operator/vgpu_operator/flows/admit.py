@@ -11,7 +11,7 @@ from typing import Any
 from vgpu_operator.flows import hiding, json_patch, quotas
 from vgpu_operator.model import errors, quota
 from vgpu_operator.model.settings import Settings
-from vgpu_operator.vendors import base, records, requests
+from vgpu_operator.vendors import base, records, requests, roster
 from vgpu_operator.wire import dialects, fields, keys, shape
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
@@ -120,6 +120,47 @@ def admit(
     )
 
 
+def passed_by(pod: Mapping[str, Any], *, settings: Settings, vendors: Sequence[base.Vendor]) -> str:
+    """Return what shows that a stored pod never passed ``admit``; empty where nothing does.
+
+    It completes "it never passed the webhook, which would have …". Only what cards and
+    their limits hang on counts: other fields may differ after an upgrade, too.
+    """
+    spec = shape.mapping(pod.get("spec"))
+    served = roster.of(vendors)
+    if not any(_is_odd(container, served) for _, _, container in shape.containers(pod)):
+        return ""  # nearly every pod: the rest costs more than all that is read of it
+    if _is_exempt(pod) or not _is_ours(spec, settings):
+        return ""
+    try:
+        containers = _judged_containers(pod, vendors)
+    except errors.RequestError:
+        return ""  # it fits nowhere, and the filter says why
+    if any(container.asks for container in containers) and (refusal := _privileged_refusal(spec)):
+        return f"refused it: {refusal}"
+    counts = {vendor.spec.count_resource for vendor in vendors}
+    for container in containers:
+        limits = _limits(container.raw)
+        for change in container.changes.values():
+            for name, value in change.resources.items():
+                if name in counts and name not in limits:
+                    shown = _shown_name(container.raw)
+                    return f"set {name}: {value} for container {shown}, which gets no card else"
+    return ""
+
+
+def _is_odd(container: Mapping[str, Any], served: roster.Roster) -> bool:
+    """Whether it is privileged, or names a vendor's amounts and not how many cards."""
+    limits = _limits(container)
+    return _is_privileged(container) or any(
+        vendor.spec.count_resource not in limits for vendor in served.asked(limits)
+    )
+
+
+def _limits(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    return shape.mapping(shape.mapping(container.get("resources")).get("limits"))
+
+
 def _too_many(
     pod: Mapping[str, Any], n_containers: int, settings: Settings, vendors: Sequence[base.Vendor]
 ) -> Verdict:
@@ -171,13 +212,17 @@ def _judged_containers(
 def _privileged_refusal(spec: Mapping[str, Any]) -> str:
     for field in _CONTAINER_FIELDS:
         for container in shape.mappings(spec.get(field)):
-            if shape.mapping(container.get("securityContext")).get("privileged") is True:
+            if _is_privileged(container):
                 return (
                     f"container {_shown_name(container)} is privileged: it would reach every card "
                     "of its node, past all limits; set its securityContext.privileged to false, "
                     "or ask for no card in this pod"
                 )
     return ""
+
+
+def _is_privileged(container: Mapping[str, Any]) -> bool:
+    return shape.mapping(container.get("securityContext")).get("privileged") is True
 
 
 def _node_refusal(spec: Mapping[str, Any], settings: Settings) -> str:

@@ -42,6 +42,7 @@ class LeaderFollower:
         self._leads: bool | None = None
         self._term_of = ""
         self.reachable = True
+        self._answered_s: float | None = None
 
     @property
     def holder(self) -> str:
@@ -61,6 +62,13 @@ class LeaderFollower:
     def unseen_s(self) -> float | None:
         """How long our own Lease has not been seen renewed; None where it is not ours."""
         return self._state.unseen_s(self._clock.monotonic_s())
+
+    @property
+    def answered_s(self) -> float | None:
+        """How long ago the API server last answered; None where it has not yet."""
+        if self._answered_s is None:
+            return None
+        return self._clock.monotonic_s() - self._answered_s
 
     async def run(self) -> None:
         """Keep reading until cancelled."""
@@ -103,6 +111,8 @@ class LeaderFollower:
             self._on_change(leads)
 
     def _note(self, *, reachable: bool) -> None:
+        if reachable:
+            self._answered_s = self._clock.monotonic_s()
         if reachable != self.reachable:
             self.reachable = reachable
             if reachable:

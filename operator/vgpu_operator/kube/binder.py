@@ -2,6 +2,9 @@
 
 import asyncio
 import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from vgpu_operator.flows import bind, effects
 from vgpu_operator.flows.books import Books
@@ -14,7 +17,11 @@ SPARE_S = 2.0
 
 
 class Binder:
-    """Runs bind flows."""
+    """Runs bind flows.
+
+    Args:
+        observe: told after each bind how long each of its phases took, in seconds.
+    """
 
     def __init__(
         self,
@@ -23,11 +30,13 @@ class Binder:
         *,
         performer: perform.Performer,
         waits: waiting.Waiting,
+        observe: Callable[[str, float], None] = lambda _phase, _seconds: None,
     ) -> None:
         self._books = books
         self._clock = clock
         self._performer = performer
         self._waits = waits
+        self._observe = observe
         self._running: dict[str, asyncio.Task[effects.BindResult]] = {}
         self._closing = False
 
@@ -68,11 +77,59 @@ class Binder:
 
     async def _run(self, args: extender.BindArgs) -> effects.BindResult:
         uid = args.uid
+        phases = _Phases(self._books, self._performer)
         try:
-            return await self._performer.run(bind.bind(self._books, args, self._clock.now()))
+            flow = bind.bind(self._books, args, self._clock.now())
+            return await perform.drive(flow, phases.perform)
         finally:
+            for phase, seconds in phases.told():
+                self._observe(phase, seconds)
             self._books.binding.discard(uid)
             self._waits.end(uid)
             if self._running.get(uid) is asyncio.current_task():
                 del self._running[uid]
             self._waits.notify((args.node,))
+
+
+class _Phases:
+    """Where one bind's time goes.
+
+    ``queue`` waiting for others in line, ``lock wait`` being next and the lock not free,
+    ``lock`` writing it (or removing it again), ``list`` listing the node's pods,
+    ``binding`` creating the Binding, ``other`` further requests, ``choose`` the rest:
+    our own work.
+    """
+
+    def __init__(self, books: Books, performer: perform.Performer) -> None:
+        self._books = books
+        self._performer = performer
+        self._begun = time.perf_counter()
+        self._took = {"queue": 0.0, "lock wait": 0.0}
+
+    async def perform(self, effect: effects.Effect) -> Any:
+        """Perform one effect of the flow, and note how long it took."""
+        phase, begun = self._phase(effect), time.perf_counter()
+        try:
+            return await self._performer.perform(effect)
+        finally:
+            self._took[phase] = self._took.get(phase, 0.0) + time.perf_counter() - begun
+
+    def told(self) -> Iterator[tuple[str, float]]:
+        """Yield each phase that there was, and its seconds; waits also where there were none."""
+        yield from self._took.items()
+        spent = sum(self._took.values())
+        yield "choose", max(0.0, time.perf_counter() - self._begun - spent)
+
+    def _phase(self, effect: effects.Effect) -> str:
+        match effect:
+            case effects.AwaitChange():
+                is_next = self._books.turns.may_try(effect.node, effect.pod.uid)
+                return "lock wait" if is_next else "queue"
+            case effects.PatchNode():
+                return "lock"
+            case effects.ListNodePods():
+                return "list"
+            case effects.BindPod():
+                return "binding"
+            case _:
+                return "other"

@@ -8,6 +8,8 @@ must not pay for them.
 
 import asyncio
 import contextlib
+import datetime
+import email.utils
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -165,6 +167,37 @@ class KubeClient:
         Raises:
             errors.ApiError: the class says what kind of refusal it was.
         """
+        content, answer = await self._exchange(
+            verb, path, body=body, params=params, content_type=content_type, limit_s=limit_s
+        )
+        value = _decoded(content, f"{verb} {path}: {answer.status}") if content else {}
+        return value if isinstance(value, dict) else {"items": value}
+
+    async def text(self, path: str, params: Mapping[str, str] | None = None) -> str:
+        """Read something that is no JSON: a container's log."""
+        content, _ = await self._exchange("GET", path, params=params)
+        return content.decode("utf-8", "replace")
+
+    async def server_time(self) -> datetime.datetime | None:
+        """Return the API server's time of day in whole seconds; None where it does not say."""
+        _, answer = await self._exchange("GET", "/version", limit_s=CONNECT_LIMIT_S)
+        try:
+            told = email.utils.parsedate_to_datetime(answer.headers.get("Date", ""))
+        except ValueError:
+            return None
+        return told if told.tzinfo is not None else told.replace(tzinfo=datetime.UTC)
+
+    async def _exchange(
+        self,
+        verb: str,
+        path: str,
+        *,
+        body: Any = None,
+        params: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+        limit_s: float | None = None,
+    ) -> tuple[bytes, aiohttp.ClientResponse]:
+        """Send one request and return what a good answer holds."""
         headers = await self._headers()
         data = None
         if body is not None:
@@ -200,8 +233,7 @@ class KubeClient:
             raise errors.Unreachable(f"{verb} {self._base}{path}: {cause}") from fault
         finally:
             self.on_answer(verb, path, status, time.perf_counter() - begun)
-        value = _decoded(content, f"{verb} {path}: {status}") if content else {}
-        return value if isinstance(value, dict) else {"items": value}
+        return content, answer
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> Json:
         """Read one object."""

@@ -76,6 +76,9 @@ class Door:
         self._sockets: Sequence[socket.socket] = ()
         self._turned_away = 0
         self._told_at = -TELL_EVERY_S
+        self._empty = asyncio.Event()
+        self.draining = False
+        """Whether the next request of each connection is its last."""
 
     @property
     def open(self) -> int:
@@ -87,6 +90,21 @@ class Door:
         self._sockets = tuple(sockets)
         for one in self._sockets:
             self._spawn(self._accept(one))
+
+    def drain(self) -> None:
+        """Answer each connection once more, so that its client goes elsewhere by itself.
+
+        A client may write its next request in the very moment in which this end closes
+        an idle connection, and cannot know whether it was read.
+        """
+        self.draining = True
+
+    async def drained(self, *, limit_s: float) -> None:
+        """Wait until no connection is left, at most so long."""
+        self._empty.clear()
+        if self._connections:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._empty.wait(), timeout=limit_s)
 
     async def close(self) -> None:
         """Accept no more; handshakes under way end, connections stay."""
@@ -197,6 +215,8 @@ class Door:
         self._by_client[connection.client] -= 1
         if not self._by_client[connection.client]:
             del self._by_client[connection.client]
+        if not self._connections:
+            self._empty.set()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -236,6 +256,11 @@ class Connection(asyncio.Protocol):
     def is_made(self) -> bool:
         """Whether the TLS handshake is done, where there is one."""
         return self._transport is not None
+
+    @property
+    def is_last_request(self) -> bool:
+        """Whether the client is to come on another connection next time."""
+        return self._door.draining
 
     def begin(self) -> None:
         """A request's head is there."""
@@ -299,16 +324,16 @@ class Connection(asyncio.Protocol):
 
 
 @contextlib.contextmanager
-def request_under_way(request: web.Request) -> Iterator[None]:
-    """Tell the connection that a request has come, and when its answer is made."""
+def request_under_way(request: web.Request) -> Iterator[Connection | None]:
+    """Tell the connection that a request has come, and when its answer is made; give it."""
     transport = request.transport
     connection = None if transport is None else transport.get_protocol()
     if not isinstance(connection, Connection):
-        yield
+        yield None
         return
     connection.begin()
     try:
-        yield
+        yield connection
     finally:
         connection.end()
 

@@ -1,15 +1,18 @@
 """Raw objects in, flows run, effects out: the shell around the books."""
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 import structlog
 
 from vgpu_operator.flows import (
+    admit,
     effects,
     lock_needs,
     locks,
+    outcomes,
     pod_events,
     quotas,
     reconcile,
@@ -146,6 +149,7 @@ class Intake:
         """
         self._waits.notify(reaction.nodes, reaction.pods)
         now = self._clock.now()
+        outcomes.note(self._books, reaction, now)
         needed = lock_needs.put_back(self._books, nodes=reaction.nodes, now=now)
         for wanted in _by_object((*reaction.effects, *needed)):
             self._spawn(self._perform(wanted))
@@ -410,4 +414,13 @@ def _by_object(wanted: Iterable[effects.Effect]) -> Iterable[Sequence[effects.Ef
 
 def decode_pod(books: Books, raw: kube_client.Json) -> records.PodRecord:
     """Return what we keep of a raw Pod."""
-    return vendor_records.pod_record(raw, books.vendors, aliases=books.settings.resource_aliases)
+    aliases = books.settings.resource_aliases
+    record = vendor_records.pod_record(raw, books.vendors, aliases=aliases)
+    known = books.ledger.record(record.key.uid)
+    if known is not None:
+        passed_by = known.passed_by  # what it asks for never changes
+    elif record.node or record.ended:
+        return record
+    else:
+        passed_by = admit.passed_by(raw, settings=books.settings, vendors=books.vendors)
+    return dataclasses.replace(record, passed_by=passed_by) if passed_by else record

@@ -129,8 +129,11 @@ async def listen(
 async def _tell_the_door(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    with door.request_under_way(request):
-        return await handler(request)
+    with door.request_under_way(request) as connection:
+        response = await handler(request)
+        if connection is not None and connection.is_last_request:
+            response.force_close()
+        return response
 
 
 def is_worth_a_line(entry: logging.LogRecord) -> bool:

@@ -35,6 +35,7 @@ class Performer:
         wait: performs ``AwaitChange``.
         tell: performs ``Tell``: it gets what a flow has learned in passing.
         on_failure: told about effects that failed and that no flow waits for.
+        on_retry: told about each request that is sent again.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Performer:
         wait: Wait,
         tell: Tell,
         on_failure: Callable[[effects.Effect, effects.EffectFailed], None],
+        on_retry: Callable[[], None] = lambda: None,
     ) -> None:
         self._client = client
         self._sink = sink
@@ -55,6 +57,7 @@ class Performer:
         self._wait = wait
         self._tell = tell
         self._on_failure = on_failure
+        self._on_retry = on_retry
 
     async def run(self, flow: Generator[effects.Effect, Any, Result]) -> Result:
         """Drive a flow to its end and return its value."""
@@ -91,6 +94,7 @@ class Performer:
             except errors.TooMany as fault:
                 if attempt == WRITE_TRIES:
                     raise _translated(fault) from fault
+                self._on_retry()
                 await asyncio.sleep(min(fault.retry_after_s or 1.0, LONGEST_PAUSE_S))
             except errors.ApiError as fault:
                 raise _translated(fault) from fault

@@ -96,6 +96,9 @@ class PodRecord:
         fenced: value of our fence annotation, empty when absent.
         opted_out: label ``hami.io/webhook: ignore`` kept the webhook away.
         created: ``metadata.creationTimestamp``, in whole seconds; None when unreadable.
+        passed_by: what shows that the pod never passed the webhook, as
+            ``flows.admit.passed_by`` says it; empty when nothing does, or when the pod
+            was bound already when it was first seen.
     """
 
     key: request.PodKey
@@ -120,6 +123,7 @@ class PodRecord:
     fenced: str = ""
     opted_out: bool = False
     created: datetime.datetime | None = None
+    passed_by: str = ""
 
     @property
     def ended(self) -> bool:

@@ -166,6 +166,18 @@ class EventSettings(section.Section):
     """Send HAMi's ``FilteringSucceed`` and ``BindingSucceed`` too."""
 
 
+class MetricsSettings(section.Section):
+    """Families of ``/metrics`` that not everybody needs."""
+
+    legacy_names: bool = False
+    """Export HAMi's series a second time under the names that they had before HAMi 2.9
+    (``GPUDeviceMemoryLimit``, ``vGPUMemoryAllocated``, …), for older dashboards."""
+    web_ui_names: bool = False
+    """Export the series that HAMi-WebUI makes and that follow from the ledger
+    (``hami_vgpu_count``, ``hami_container_vgpu_allocated``, …); leave it off where a
+    HAMi-WebUI exports them itself."""
+
+
 class WakeSettings(section.Section):
     """Waking of pods that were refused and now might fit."""
 
@@ -197,6 +209,7 @@ class Settings(section.Section):
     scoring: ScoringSettings = ScoringSettings()
     events: EventSettings = EventSettings()
     wake: WakeSettings = WakeSettings()
+    metrics: MetricsSettings = MetricsSettings()
 
 
 def with_every_vendor(configured: Settings) -> Settings:

@@ -1,19 +1,29 @@
 """Certificates of the TLS listeners: from files that may change, or made here."""
 
+import contextlib
 import datetime
 import hashlib
 import os
 import pathlib
 import ssl
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+from cryptography import x509
 
 from vgpu_operator.kube import clock
 from vgpu_operator.model import errors
 from vgpu_operator.webhook import issue
 
+Told = Callable[[datetime.datetime], None]
+"""Told until when a certificate is valid, as soon as it is shown."""
+
 LIFETIME = datetime.timedelta(days=3650)
 """A made certificate lives in memory only, so it ends with the process."""
+
+
+def tell_nobody(_until: datetime.datetime) -> None:
+    """Tell nobody."""
 
 
 class CertificateFiles:
@@ -23,9 +33,12 @@ class CertificateFiles:
     do not fit together (half-way through a rotation) change nothing.
     """
 
-    def __init__(self, cert_path: pathlib.Path, key_path: pathlib.Path) -> None:
+    def __init__(
+        self, cert_path: pathlib.Path, key_path: pathlib.Path, *, told: Told = tell_nobody
+    ) -> None:
         self._cert_path = cert_path
         self._key_path = key_path
+        self._told = told
         self._digest = b""
         self.context = server_context()
         self.reload()
@@ -51,6 +64,7 @@ class CertificateFiles:
         load(server_context(), cert_pem, key_pem, shown=f"{self._cert_path}, {self._key_path}")
         load(self.context, cert_pem, key_pem, shown=f"{self._cert_path}, {self._key_path}")
         self._digest = digest
+        tell(self._told, cert_pem)
         return True
 
 
@@ -85,6 +99,13 @@ def self_signed(
     authority, authority_key = issue.authority(now, lifetime=LIFETIME)
     certificate, key = issue.certificate(authority, authority_key, hosts, now, lifetime=LIFETIME)
     return authority, certificate, key
+
+
+def tell(told: Told, cert_pem: bytes) -> None:
+    """Tell the end of the first certificate of a chain: the server's own."""
+    # TLS may take one that this library does not: it is shown, its end is not known.
+    with contextlib.suppress(ValueError):
+        told(x509.load_pem_x509_certificates(cert_pem)[0].not_valid_after_utc)
 
 
 def server_context() -> ssl.SSLContext:

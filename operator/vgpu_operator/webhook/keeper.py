@@ -37,6 +37,7 @@ class Keeper:
         configuration: name of the MutatingWebhookConfiguration.
         hosts: names that callers use.
         leads: whether this replica may write.
+        told: told until when the certificate that is shown is valid.
         lifetimes: of an authority and of a certificate.
     """
 
@@ -49,6 +50,7 @@ class Keeper:
         configuration: str,
         hosts: Sequence[str],
         leads: Callable[[], bool],
+        told: certificates.Told = certificates.tell_nobody,
         lifetimes: tuple[datetime.timedelta, datetime.timedelta] = (
             issue.AUTHORITY_LIFETIME,
             issue.CERTIFICATE_LIFETIME,
@@ -60,6 +62,7 @@ class Keeper:
         self._configuration = configuration
         self._hosts = tuple(hosts)
         self._leads = leads
+        self._told = told
         self._lifetimes = lifetimes
         self._shown = b""
         self._webhooks: kube_client.Json = {}
@@ -168,6 +171,7 @@ class Keeper:
         for context in (certificates.server_context(), self.context):
             certificates.load(context, kept.certificate, kept.key, shown=shown)
         self._shown = kept.certificate
+        certificates.tell(self._told, kept.certificate)
         _log.info("webhook certificate loaded", secret="/".join(self._secret))
 
     def _complain(self, complaint: str) -> None:

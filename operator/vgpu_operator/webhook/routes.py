@@ -6,6 +6,7 @@ API server treats as its ``failurePolicy`` says.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,10 @@ def _nobody(_outcome: str) -> None:
     """Count nothing."""
 
 
+def _not_timed(_seconds: float) -> None:
+    """Time nothing."""
+
+
 def _unbounded(_namespace: str) -> quota.Standing:
     return quota.UNBOUNDED
 
@@ -53,6 +58,7 @@ class WebhookState:
         observe: told each call's outcome (``allowed``, ``changed``,
             ``refused``, ``skipped``, ``bad``, ``busy``, ``late``, ``hung up``,
             ``failed``).
+        observe_seconds: told how long each call took.
     """
 
     settings: Settings
@@ -61,6 +67,7 @@ class WebhookState:
     timeout_s: float = 5.0
     most_calls: int = 128
     observe: Callable[[str], None] = _nobody
+    observe_seconds: Callable[[float], None] = _not_timed
 
 
 def build(state: WebhookState, *middlewares: typedefs.Middleware) -> web.Application:
@@ -82,6 +89,7 @@ class _Webhook:
 
     async def answer(self, call: web.Request) -> web.Response:
         """Answer one AdmissionReview within the limits of time and calls."""
+        begun = time.perf_counter()
         limit = asyncio.timeout(self._state.timeout_s)
         place = room.Call(client=call.remote or "", limit=limit)
         try:
@@ -102,6 +110,7 @@ class _Webhook:
             raise
         finally:
             self._room.leave(place)
+            self._state.observe_seconds(time.perf_counter() - begun)
         self._state.observe(outcome)
         return response
 

@@ -15,6 +15,11 @@ RELOAD_INTERVAL_S = 10.0
 
 SHUTDOWN_TIMEOUT_S = 2.0
 
+DRAIN_S = 1.0
+"""How long API servers get to leave by themselves; at 10 pods a second each of them has
+used its connection by then. A call that meets an end that closes is lost to it, and the
+pod passes the webhook by."""
+
 CONNECTIONS = door.Limits(most=512, most_each=256, head_s=5.0, idle_s=120.0, request_s=15.0)
 """The API servers are few, but each may open a connection for every pod of a burst.
 
@@ -34,18 +39,29 @@ class RunningServer:
     def __init__(self, listener: listen.Listener) -> None:
         self._listener = listener
         self._watch: asyncio.Task[None] | None = None
+        self._drained: asyncio.Task[None] | None = None
         self.port = listener.address.port
 
     def watch(self, files: certificates.CertificateFiles) -> None:
         """Read the certificate's files again whenever they change."""
         self._watch = asyncio.create_task(keep_current(files), name="webhook-certificate")
 
+    def drain(self) -> None:
+        """Answer every caller once more, and have it come to another replica next."""
+        if self._drained is None:
+            self._listener.door.drain()
+            waiting = self._listener.door.drained(limit_s=DRAIN_S)
+            self._drained = asyncio.create_task(waiting, name="webhook-drain")
+
     async def stop(self) -> None:
-        """Finish running calls, then stop listening."""
+        """Let callers leave, finish running calls, then stop listening."""
+        self.drain()
         if self._watch is not None:
             self._watch.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watch
+        if self._drained is not None:
+            await self._drained
         await self._listener.close()
 
 

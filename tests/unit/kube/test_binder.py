@@ -229,3 +229,24 @@ ONE_BIG_CARD = (
     '[{"id":"GPU-a0","count":100,"devmem":24576,"devcore":100,'
     '"type":"NVIDIA-NVIDIA A10","health":true}]'
 )
+
+
+async def test_who_is_not_next_in_line_spends_its_time_in_the_queue() -> None:
+    shell = Shell()
+    shell.put_node()
+    for name in ("p1", "p2", "p3"):
+        shell.put_pod(name)
+    await shell.binder.bind(args("p1"))
+    shell.show("/api/v1/namespaces/team-a/pods/p1")
+    calls = {name: asyncio.create_task(shell.binder.bind(args(name))) for name in ("p2", "p3")}
+    await settled()
+    shell.phases.clear()
+
+    shell.waits.give_up("uid-of-p3", "the caller hung up")
+    await calls["p3"]
+
+    took = {phase: seconds for _, phase, seconds in shell.phases}
+    assert took["queue"] > 0
+    assert took["lock wait"] == 0
+    calls["p2"].cancel()
+    await asyncio.gather(*calls.values(), return_exceptions=True)

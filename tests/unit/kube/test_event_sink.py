@@ -16,8 +16,13 @@ POD = request.PodKey(namespace="team-a", name="p1", uid="u1")
 WARNING = effects.EventType.WARNING
 
 
-def told(message: str = "no node fits") -> effects.PostEvent:
-    return effects.PostEvent(type=WARNING, reason="FilteringFailed", message=message, pod=POD)
+def told(message: str = "no node fits", pod: request.PodKey = POD) -> effects.PostEvent:
+    return effects.PostEvent(type=WARNING, reason="FilteringFailed", message=message, pod=pod)
+
+
+def of_pod(number: int) -> effects.PostEvent:
+    """Return what is told to one of many pods."""
+    return told(pod=request.PodKey(namespace="team-a", name=f"p{number}", uid=f"u{number}"))
 
 
 class Desk:
@@ -28,6 +33,7 @@ class Desk:
         self.dropped: list[effects.PostEvent] = []
         self.leads = True
         self.may_write = True
+        self.detail = ""
         self.sink = events.EventSink(
             self.kube,
             self.clock,
@@ -35,6 +41,7 @@ class Desk:
             may_write=lambda: self.leads and self.may_write,
             on_failure=lambda event, fault: self.lost.append(str(fault)),
             on_drop=self.dropped.append,
+            message=lambda event, now: f"{event.message}{self.detail}",
         )
 
     @contextlib.asynccontextmanager
@@ -115,15 +122,50 @@ async def test_a_flood_is_dropped_beyond_the_queue_and_counted() -> None:
     desk = Desk()
 
     for n in range(events.QUEUE_LIMIT + 7):
-        desk.sink.post(told(f"sentence {n}"))
+        desk.sink.post(of_pod(n))
 
     assert len(desk.dropped) == 7
+
+
+async def test_of_one_reason_about_one_pod_only_so_many_are_sent_in_five_minutes(
+    no_pauses: None,
+) -> None:
+    desk = Desk()
+    other = request.PodKey(namespace="team-a", name="p2", uid="u2")
+    for n in range(events.MOST_ABOUT_ONE + 5):
+        desk.sink.post(told(f"{n} nodes"))
+    desk.sink.post(told("1 nodes", pod=other))
+    desk.sink.post(effects.PostEvent(type=WARNING, reason="BindingFailed", message="x", pod=POD))
+
+    assert [event.message for event in desk.dropped] == [
+        f"{events.MOST_ABOUT_ONE + n} nodes" for n in range(5)
+    ]
+    assert len(desk.sink) == events.MOST_ABOUT_ONE + 2, "others are not held up"
+
+    desk.clock.turn(300)
+    desk.sink.post(told("nodes at last"))
+    assert len(desk.sink) == events.MOST_ABOUT_ONE + 3
+
+
+async def test_what_came_closest_is_worked_out_when_the_event_is_sent(no_pauses: None) -> None:
+    desk = Desk()
+    desk.sink.post(told())
+    desk.detail = "; closest is node-a"
+    async with desk.sending():
+        await desk.kube.until(lambda: desk.kube.sent("POST"))
+        # A detail that changes makes no new event: the sentence was told.
+        desk.detail = "; closest is node-b"
+        desk.sink.post(told())
+        assert len(desk.sink) == 0
+
+    (sent,) = desk.kube.sent("POST")
+    assert sent.body["message"] == "no node fits; closest is node-a"
 
 
 async def test_a_flood_of_one_reason_keeps_no_other_waiting(no_pauses: None) -> None:
     desk = Desk()
     for n in range(events.QUEUE_LIMIT + 1):
-        desk.sink.post(told(f"sentence {n}"))
+        desk.sink.post(of_pod(n))
     for word in ("NodeLockStuck", "DevicesExpired"):
         desk.sink.post(
             effects.PostEvent(type=WARNING, reason=word, message="look here", node="node-a")
@@ -144,7 +186,7 @@ async def test_a_flood_of_one_reason_keeps_no_other_waiting(no_pauses: None) -> 
 async def test_a_dropped_event_is_not_taken_for_sent() -> None:
     desk = Desk()
     for n in range(events.QUEUE_LIMIT):
-        desk.sink.post(told(f"sentence {n}"))
+        desk.sink.post(of_pod(n))
     desk.sink.post(told("late"))
 
     desk.sink.post(told("late"))

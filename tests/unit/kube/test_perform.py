@@ -45,6 +45,7 @@ class Shell:
             may_write=lambda: True,
             on_failure=lambda event, _: self.lost.append(event),
             on_drop=self.lost.append,
+            message=lambda event, now: event.message,
         )
         self.performer = perform.Performer(
             self.kube,

@@ -11,10 +11,13 @@ import vgpu_operator
 from vgpu_operator.kube import client
 
 SOURCE: Final = Path(vgpu_operator.__file__).parent
-SHELLS: Final = ("app.py", "handlers", "kube", "extender", "webhook", "metrics")
+SHELLS: Final = ("app.py", "handlers", "kube", "extender", "webhook", "metrics", "state")
 """What ``vgpu run`` consists of; the commands and the agent log in as somebody else."""
 
-CALLS: Final = ("request", "get", "create", "patch", "replace", "delete", "pages", "list", "watch")
+CALLS: Final = (
+    *("request", "get", "create", "patch", "replace", "delete", "pages", "list", "watch"),
+    *("text", "server_time"),
+)
 """Methods of the client that send something."""
 
 REQUESTS: Final = {
@@ -33,6 +36,8 @@ REQUESTS: Final = {
     "kube/perform.py _bind create": (("create", "pods/binding"),),
     "kube/perform.py _read_pod get": (("get", "pods"),),
     "kube/pod_watch.py _events watch": (("watch", "pods"),),
+    "state/access.py _review_token create": (("create", "tokenreviews"),),
+    "state/access.py _may create": (("create", "subjectaccessreviews"),),
     "webhook/keeper.py _read_secret get": (("get", "secrets"),),
     "webhook/keeper.py _write_secret patch": (("patch", "secrets"),),
     "webhook/keeper.py _read_trust get": (("get", "mutatingwebhookconfigurations"),),
@@ -57,6 +62,9 @@ CERTIFICATE: Final = {
     for resource in ("secrets", "mutatingwebhookconfigurations")
 }
 """``--webhook-secret``."""
+
+STATE: Final = {("create", "tokenreviews"), ("create", "subjectaccessreviews")}
+"""The state page beyond loopback, and ``--state-access token``."""
 
 
 def sending_places() -> set[str]:
@@ -121,9 +129,10 @@ def test_every_request_has_a_rule_and_every_rule_a_request() -> None:
     asked = {request for requests in REQUESTS.values() for request in requests} | KOPF
 
     assert rules() == {
-        "vgpu-operator": asked - OPT_IN - CERTIFICATE,
+        "vgpu-operator": asked - OPT_IN - CERTIFICATE - STATE,
         "vgpu-operator-stuck-pods": OPT_IN,
         "vgpu-operator-certificate": CERTIFICATE,
+        "vgpu-operator-state": STATE,
     }
 
 
@@ -149,6 +158,8 @@ def test_no_rule_reaches_secrets_or_everything() -> None:
     for role, granted in rules().items():
         if role == "vgpu-operator-certificate":
             continue  # bound by name only: test_the_chart_grants_what_rbac_yaml_argues
+        if role == "vgpu-operator-state":
+            continue  # reviews are questions: nothing is read or kept
         for verb, resource in granted:
             assert verb not in ("*", "update", "deletecollection", "escalate", "impersonate")
             assert resource in (

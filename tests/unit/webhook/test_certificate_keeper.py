@@ -1,13 +1,16 @@
 """Replicas share one certificate: who writes, who waits, and what is said of faults."""
 
 import asyncio
+import dataclasses
+import datetime
 import ssl
+from datetime import timedelta
 from typing import Any
 
 import structlog
 
 from vgpu_operator.kube import clock, errors
-from vgpu_operator.webhook import keeper
+from vgpu_operator.webhook import certificates, issue, keeper
 from vgpu_operator.wire import kept_certificate
 
 KEPT_AT = "/api/v1/namespaces/ns/secrets/tls"
@@ -51,7 +54,9 @@ class Api:
         return self.objects[path]
 
 
-def replica(api: Api, *, leads: bool) -> keeper.Keeper:
+def replica(
+    api: Api, *, leads: bool, told: certificates.Told = certificates.tell_nobody
+) -> keeper.Keeper:
     return keeper.Keeper(
         api,  # type: ignore[arg-type]
         clock.SystemClock(),  # what is shown is checked by TLS, which knows no other
@@ -59,6 +64,7 @@ def replica(api: Api, *, leads: bool) -> keeper.Keeper:
         configuration="hook",
         hosts=["vgpu.ns.svc"],
         leads=lambda: leads,
+        told=told,
     )
 
 
@@ -197,3 +203,30 @@ async def test_a_pair_that_does_not_fit_is_not_shown() -> None:
 
     kept = kept_certificate.decoded(good["tls.crt"])
     assert await shown(follower.context, kept_certificate.decoded(good["ca.crt"])) == kept
+
+
+async def test_it_is_told_until_when_the_shown_certificate_is_valid_and_again_after_a_renewal() -> (
+    None
+):
+    api = Api()
+    ends: list[datetime.datetime] = []
+    leader = replica(api, leads=True, told=ends.append)
+    begun = clock.SystemClock().now()
+
+    await leader.round()
+    await leader.round()
+    (first,) = ends
+    assert timedelta(days=89) < first - begun < timedelta(days=91)
+
+    spent = kept_certificate.decode_secret(api.objects[KEPT_AT])
+    pem, key = issue.certificate(
+        spent.bundle, spent.authority_key, ["vgpu.ns.svc"], begun, lifetime=timedelta(minutes=10)
+    )
+    renewed = kept_certificate.encode_data(dataclasses.replace(spent, certificate=pem, key=key))
+    api.objects[KEPT_AT]["data"] = renewed
+    await leader.round()
+
+    # What is kept is shown at once, and followed in the same round.
+    assert len(ends) == 3
+    assert ends[1] < begun + timedelta(minutes=11)
+    assert ends[2] > begun + timedelta(days=89)

@@ -90,7 +90,10 @@ async def test_a_changed_certificate_is_taken_over_without_a_restart(
     old_ca, *old = certificates.self_signed(["localhost"])
     new_ca, *new = certificates.self_signed(["localhost"])
     write_pair(tmp_path, old[0], old[1])
-    files = files_in(tmp_path)
+    ends: list[datetime.datetime] = []
+    files = certificates.CertificateFiles(
+        tmp_path / "tls.crt", tmp_path / "tls.key", told=ends.append
+    )
     state = routes.WebhookState(settings=settings.Settings(), vendors=())
     running = await server.start(state, "127.0.0.1", 0, files)
     try:
@@ -106,6 +109,8 @@ async def test_a_changed_certificate_is_taken_over_without_a_restart(
         assert files.reload()
         assert await served_by(running.port, new_ca)
         assert not await served_by(running.port, old_ca)
+        shown = [x509.load_pem_x509_certificate(one[0]) for one in (old, new)]
+        assert ends == [one.not_valid_after_utc for one in shown]
     finally:
         await running.stop()
 

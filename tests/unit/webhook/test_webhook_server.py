@@ -13,6 +13,7 @@ import aiohttp
 import orjson
 import pytest
 
+from support import waiting
 from support.pods import container, pod
 from vgpu_operator.model import errors, quota, settings
 from vgpu_operator.vendors import registry
@@ -255,3 +256,51 @@ async def exchange(port: int, request: bytes) -> bytes:
     with contextlib.suppress(OSError, ssl.SSLError):
         await writer.wait_closed()
     return line
+
+
+async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> dict[str, str]:
+    """Ask once more on a connection that is kept open; return the answer's headers."""
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head)}
+    await reader.readexactly(int(headers["content-length"]))
+    return headers
+
+
+async def test_a_caller_with_an_open_connection_is_answered_once_more_and_sent_elsewhere() -> None:
+    state = routes.WebhookState(settings=SETTINGS, vendors=())
+    context = certificates.context_from_pem(CERT_PEM, KEY_PEM)
+    running = await server.start(state, "127.0.0.1", 0, context)
+    trust = ssl.create_default_context(cadata=CA_PEM.decode())
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=trust)
+    assert "connection" not in await ask(reader, writer)
+
+    running.drain()
+    ending = asyncio.create_task(running.stop())
+    await waiting.settled()
+    assert not ending.done(), "it waits for the caller's next call"
+    headers = await ask(reader, writer)
+
+    assert headers["connection"] == "close"
+    assert await reader.read() == b""
+    writer.close()
+    begun = asyncio.get_running_loop().time()
+    await asyncio.wait_for(ending, timeout=10)
+    assert asyncio.get_running_loop().time() - begun < server.DRAIN_S, "nobody was left to wait for"
+
+
+async def test_a_caller_who_asks_no_more_is_not_waited_for_longer_than_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "DRAIN_S", 0.1)
+    state = routes.WebhookState(settings=SETTINGS, vendors=())
+    context = certificates.context_from_pem(CERT_PEM, KEY_PEM)
+    running = await server.start(state, "127.0.0.1", 0, context)
+    trust = ssl.create_default_context(cadata=CA_PEM.decode())
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=trust)
+    await ask(reader, writer)
+
+    await asyncio.wait_for(running.stop(), timeout=10)
+
+    assert await reader.read() == b""
+    writer.close()
