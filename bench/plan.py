@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from bench import burst, columns, freed, machine, quantiles, scale
+from bench import burst, columns, freed, machine, quantiles, scale, scrape
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +106,20 @@ async def freed_cards(effort: Effort) -> list[dict[str, Any]]:
     return rows
 
 
+async def scraped(effort: Effort) -> list[dict[str, Any]]:
+    """The page of metrics, and questions while it is read each second and while it is not."""
+    sizes = ((100, 1_000),) if effort.quick else ((1_000, 10_000), (5_000, 50_000))
+    seconds = 8.0 if effort.quick else 60.0
+    return [
+        dataclasses.asdict(await scrape.measure(nodes=nodes, pods=pods, seconds=seconds))
+        for nodes, pods in sizes
+    ]
+
+
 PARTS: dict[str, Part] = {
     "in process": in_process,
     "over http": over_http,
+    "scraped": scraped,
     "one node": one_node,
     "bursts": bursts,
     "last card": to_the_last_card,

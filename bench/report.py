@@ -120,6 +120,45 @@ def _over_http(rows: Rows) -> str:
     )
 
 
+def _scraped(rows: Rows) -> str:
+    table = _table(
+        (
+            "nodes",
+            "pods",
+            "lines",
+            "size",
+            "first page",
+            "a later page",
+            "CPU for it",
+            "filter, nobody reads",
+            "filter, read each second",
+            "p99 by p99",
+        ),
+        (
+            (
+                f"{row['nodes']:,}",
+                f"{row['pods']:,}",
+                f"{row['lines']:,}",
+                f"{row['size_mb']:.1f} MB",
+                f"{row['first_s']:.2f} s",
+                f"{row['page_s']:.2f} s",
+                f"{row['cpu_s']:.2f} s",
+                _both(row["quiet"]),
+                _both(row["scraped"]),
+                f"{row['scraped']['p99_ms'] / row['quiet']['p99_ms']:.2f}",
+            )
+            for row in rows
+        ),
+    )
+    return (
+        "## While it is scraped\n\n"
+        "The page of metrics with HAMi's names of today, and `/filter` and `/prioritize` "
+        "together (p50 / p99 in milliseconds, 20 questions a second) in turns with and without "
+        "another process that reads the page each second.\n\n"
+        f"{table}"
+    )
+
+
 def _bursts(rows: Rows) -> str:
     return (
         "## Bursts\n\n"
@@ -236,6 +275,7 @@ def plot(parts: Mapping[str, Any], folder: Path) -> None:
 WRITERS = {
     "in process": _in_process,
     "over http": _over_http,
+    "scraped": _scraped,
     "one node": _one_node,
     "bursts": _bursts,
     "last card": _last_card,

@@ -56,7 +56,7 @@ async def measure(
     found = Scale(nodes=nodes, pods=pods)
     async with cluster.bed(operator=False) as made:
         await made.add_nodes(nodes)
-        await _place_pods(made, pods)
+        await place_pods(made, pods)
         found.ready_s = await cluster.start_operator(made)
         pid = made.running.component.pid or 0
         found.start_cpu_s = machine.process_cpu_s(pid)
@@ -72,7 +72,7 @@ async def measure(
     return found
 
 
-async def _place_pods(made: cluster.Bed, count: int) -> None:
+async def place_pods(made: cluster.Bed, count: int) -> None:
     """Create pods that are bound and served already, evenly over nodes and cards."""
     pods = [
         objects.placed_pod(
@@ -112,11 +112,25 @@ async def ask(
     url: str = "",
 ) -> Asked:
     """Ask about the same kind of pod again and again, as kube-scheduler does."""
+    took = await times(made, containers, repeats=repeats + 5, pause_s=pause_s, url=url)
+    took = sorted(took[5:])
+    return Asked(p50_ms=took[len(took) // 2], p99_ms=quantiles.p99(took))
+
+
+async def times(
+    made: cluster.Bed,
+    containers: list[dict[str, str]],
+    *,
+    repeats: int,
+    pause_s: float = 0.0,
+    url: str = "",
+) -> list[float]:
+    """Ask so often and return how long each answer took, in ms, in order."""
     took = []
     url = url or made.running.extender_url
     names = list(made.nodes)
     async with aiohttp.ClientSession() as session:
-        for number in range(repeats + 5):
+        for number in range(repeats):
             pod = _pod(number, containers)
             body = orjson.dumps({"Pod": pod, "NodeNames": names})
             begun = time.perf_counter()
@@ -129,8 +143,7 @@ async def ask(
             if pause_s:
                 await asyncio.sleep(pause_s)
             random.Random(number).shuffle(names)  # noqa: S311  # kube-scheduler's order turns too
-    took = sorted(took[5:])
-    return Asked(p50_ms=took[len(took) // 2], p99_ms=quantiles.p99(took))
+    return took
 
 
 async def _post(session: aiohttp.ClientSession, url: str, body: bytes) -> bytes:

@@ -5,6 +5,7 @@ Every path answers JSON that kube-scheduler can read, whatever went wrong.
 
 import asyncio
 import dataclasses
+import functools
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import Any
 import structlog
 from aiohttp import web
 
+from vgpu_operator.extender import phases
 from vgpu_operator.flows import dry_run
 from vgpu_operator.flows import filter as flow_filter
 from vgpu_operator.flows.books import Books
@@ -35,6 +37,9 @@ class Desk:
             the sentence that says why not. It may read the Lease once.
         observe: told the verb, its outcome and how long it took in seconds.
         reject: told how often each reason kept a node off a pod.
+        observe_phase: told the verb, a part of answering it, and how long that took in
+            seconds: ``read``, ``wait`` (for cards that a moment may free, or for the
+            ledger), ``fit`` or ``score``, ``write``.
     """
 
     books: Books
@@ -44,6 +49,7 @@ class Desk:
     may_serve: Callable[[], Awaitable[str]]
     observe: Callable[[str, str, float], None]
     reject: Callable[[Mapping[str, int]], None]
+    observe_phase: Callable[[str, str, float], None] = lambda _verb, _phase, _seconds: None
     last: "Last" = field(default_factory=lambda: Last())
 
 
@@ -69,7 +75,9 @@ DESK = web.AppKey("desk", Desk)
 
 async def handle_filter(request: web.Request) -> web.Response:
     """Answer which nodes can take the pod."""
-    desk, begun = request.app[DESK], time.perf_counter()
+    desk = request.app[DESK]
+    watch = phases.Stopwatch(functools.partial(desk.observe_phase, "filter"))
+    begun = watch.begun
     try:
         args = extender.decode_filter(await request.read())
     except errors.DecodeError as fault:
@@ -82,17 +90,20 @@ async def handle_filter(request: web.Request) -> web.Response:
         failed, unresolvable = _reasons(result.rejections)
         desk.observe("filter", "dry run", time.perf_counter() - begun)
         return _json(extender.encode_filter(nodes=nodes, failed=failed, unresolvable=unresolvable))
+    watch.lap("read")
     problem = await desk.may_serve()
+    watch.lap("wait")
     if problem:
         desk.observe("filter", "not serving", time.perf_counter() - begun)
         return _json(extender.encode_filter(error=problem))
     names = args.node_names or ()
-    result = await _filter(desk, pod, names)
+    result = await _filter(desk, pod, names, watch)
     for event in result.events:
         desk.intake.post(event)
     body, counts = _filter_body(desk.last, result)
+    watch.lap("write")
     outcome = "refused" if result.refused else "fits"
-    seconds = time.perf_counter() - begun
+    seconds = watch.seconds
     desk.observe("filter", outcome, seconds)
     if pod.request.wants_devices:
         desk.reject(counts)
@@ -121,7 +132,7 @@ def _filter_body(last: Last, result: flow_filter.FilterResult) -> tuple[bytes, M
 
 
 async def _filter(
-    desk: Desk, pod: records.PodRecord, names: tuple[str, ...]
+    desk: Desk, pod: records.PodRecord, names: tuple[str, ...], watch: phases.Stopwatch
 ) -> flow_filter.FilterResult:
     """Filter; let the ledger catch up before a pod that was refused is refused again.
 
@@ -129,9 +140,15 @@ async def _filter(
     before our own watch has shown it.
     """
     result = flow_filter.filter_nodes(desk.books, pod, names, desk.clock.now())
+    watch.lap("fit")
     limit_s = desk.books.settings.wake.catch_up_s
-    if result.refused and result.again and limit_s > 0 and await desk.intake.freed(limit_s=limit_s):
+    if not (result.refused and result.again and limit_s > 0):
+        return result
+    has_freed = await desk.intake.freed(limit_s=limit_s)
+    watch.lap("wait")
+    if has_freed:
         again = flow_filter.filter_nodes(desk.books, pod, names, desk.clock.now())
+        watch.lap("fit")
         if again.refused:
             # What the first look had to say has not been said yet.
             return dataclasses.replace(again, events=(*result.events, *again.events))
@@ -141,7 +158,9 @@ async def _filter(
 
 async def handle_prioritize(request: web.Request) -> web.Response:
     """Answer how well each node would take the pod."""
-    desk, begun = request.app[DESK], time.perf_counter()
+    desk = request.app[DESK]
+    watch = phases.Stopwatch(functools.partial(desk.observe_phase, "prioritize"))
+    begun = watch.begun
     try:
         args = extender.decode_filter(
             await request.read(), what="/prioritize", expected=desk.last.fitting
@@ -152,10 +171,13 @@ async def handle_prioritize(request: web.Request) -> web.Response:
     names = args.node_names
     if names is None:
         names = tuple(str(node["metadata"]["name"]) for node in args.nodes or ())
+    watch.lap("read")
     scores = flow_filter.score_nodes(desk.books, pod, names)
+    watch.lap("score")
     hosts = desk.last.fitting if names is desk.last.fitting.names else extender.names_of(names)
     body = extender.encode_priorities(hosts, scores)
-    desk.observe("prioritize", "scored", time.perf_counter() - begun)
+    watch.lap("write")
+    desk.observe("prioritize", "scored", watch.seconds)
     return _json(body)
 
 

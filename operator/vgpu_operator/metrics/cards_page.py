@@ -1,194 +1,162 @@
-"""What every card and every share holds, as Prometheus text, in short steps.
+"""What every card and every share holds, and what namespaces may hold, as Prometheus text.
 
-A large cluster has hundreds of thousands of these series. A client library
-would make them all in one step, during which nobody is scheduled; here a page is
-written piece by piece, and others get their turn in between. A page may thus be
-of several moments, as a page of several nodes' exporters would be.
-
-Names, labels and units of the ``hami_`` series are HAMi's, so that dashboards
-made for it work. They come from the leader only: with two replicas a sum over
-all targets must not double.
+Names, labels and units of the ``hami_`` series are HAMi's, so that dashboards made for
+it work; the names from before HAMi 2.9, and those of HAMi-WebUI, can be switched on.
+They come from the leader only: with two replicas a sum over all targets must not
+double. A page may be of several moments, as a page of several nodes' exporters
+would be.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeVar
+import operator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from typing import Any, Final
 
 from vgpu_operator.flows.books import Books
 from vgpu_operator.kube import steps
-from vgpu_operator.ledger import nodes
-from vgpu_operator.model import device
+from vgpu_operator.metrics import (
+    card_families,
+    families,
+    kept,
+    older_families,
+    rows,
+    web_ui_families,
+)
+from vgpu_operator.metrics.families import Family, Numbered
+from vgpu_operator.model import quota
+from vgpu_operator.vendors import base
 
-MIB: Final = 1024 * 1024
-ZONE: Final = "vGPU"
-CARD_LABELS: Final = ("zone", "node", "device_uuid", "device_index", "device_type")
-SHARE_LABELS: Final = ("zone", "namespace", "node", "pod", "container_index", "device_uuid")
-LINES: Final = 500
-"""Lines of a page that are written at once."""
-
-
-_WITH_CORES: Final = "hami_gpu_memory_allocated_bytes"
-"""The one series that also says in a label how many cores its card has."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Card:
-    labels: str
-    device: device.Device
-    used: nodes.CardUsage
-
-    def labels_of(self, series: str) -> str:
-        if series != _WITH_CORES:
-            return self.labels
-        return f'{self.labels},device_cores="{self.device.cores_percent}"'
-
-
-@dataclass(frozen=True, slots=True)
-class _Share:
-    labels: str
-    memory_mib: int
-    cores_percent: int
-
-    def labels_of(self, _series: str) -> str:
-        return self.labels
-
-
-_Row = TypeVar("_Row", _Card, _Share)
-
-
-_CARD_SERIES: Final[Sequence[tuple[str, str, Callable[[_Card], float | None]]]] = (
-    (
-        "hami_gpu_memory_limit_bytes",
-        "Schedulable memory of the card.",
-        lambda card: card.device.memory_mib * MIB,
-    ),
-    (
-        "hami_gpu_core_limit_ratio",
-        "Schedulable cores in percent of one card.",
-        lambda card: card.device.cores_percent,
-    ),
-    (
-        "hami_gpu_memory_allocated_bytes",
-        "Memory promised to pods.",
-        lambda card: card.used.used_memory_mib * MIB,
-    ),
-    (
-        "hami_gpu_core_allocated_ratio",
-        "Cores promised to pods.",
-        lambda card: card.used.used_cores_percent,
-    ),
-    (
-        "hami_gpu_shared_count",
-        "Containers that share the card.",
-        lambda card: card.used.used_slots,
-    ),
-    (
-        "hami_node_gpu_memory_allocated_ratio",
-        "Promised by schedulable memory, 0 to 1.",
-        lambda card: (
-            card.used.used_memory_mib / card.device.memory_mib
-            if card.device.memory_mib > 0
-            else None
-        ),
-    ),
+CARD_STATES: Final = families.numbered(
+    "vgpu_cards",
+    "Registered cards: usable, cordoned or unhealthy.",
+    "vendor",
+    "state",
 )
 
-_SHARE_SERIES: Final[Sequence[tuple[str, str, Callable[[_Share], float | None]]]] = (
-    (
-        "hami_vgpu_memory_allocated_bytes",
-        "Memory promised to a container on a card.",
-        lambda share: share.memory_mib * MIB,
-    ),
-    (
-        "hami_vgpu_core_allocated_ratio",
-        "Cores promised to a container on a card.",
-        lambda share: share.cores_percent,
-    ),
+FAMILIES: Final[Sequence[Family[Any]]] = (
+    *card_families.CARDS,
+    *card_families.SHARES,
+    *card_families.INSTANCES,
+    card_families.QUOTA_USED,
+    card_families.QUOTA_LIMIT,
+    CARD_STATES,
 )
+"""What is always there, on a leader."""
 
 
-def described() -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield every series' name, its help and its labels."""
-    for name, help_text, _ in _CARD_SERIES:
-        more = ("device_cores",) if name == _WITH_CORES else ()
-        yield name, help_text, (*CARD_LABELS, *more)
-    for name, help_text, _ in _SHARE_SERIES:
-        yield name, help_text, SHARE_LABELS
+NODES_AT_ONCE: Final = 32
+"""Of how many nodes a family's lines are sent at once."""
 
 
-async def pieces(books: Books) -> AsyncIterator[bytes]:
-    """Yield the page's pieces; no further family once this replica does not lead."""
-    async for piece in _families(books, _CARD_SERIES, _cards):
-        yield piece
-    async for piece in _families(books, _SHARE_SERIES, _shares):
-        yield piece
+async def pieces(books: Books, kept_texts: kept.Kept | None = None) -> AsyncIterator[bytes]:
+    """Yield the page's pieces; no further family once this replica does not lead.
 
-
-async def _families(
-    books: Books,
-    series: Sequence[tuple[str, str, Callable[[_Row], float | None]]],
-    read: Callable[[Books], Awaitable[Sequence[_Row]]],
-) -> AsyncIterator[bytes]:
-    """Yield the pieces of these series, one after another, of rows that are read once."""
-    rows = await read(books) if books.leader else ()
-    for name, help_text, value in series:
-        if not books.leader:
+    Args:
+        books: what is known.
+        kept_texts: the text of earlier pages; without it all is written anew.
+    """
+    if not _leads(books):
+        return
+    wanted = kept.groups(books.settings.metrics)
+    nodes = await (kept_texts or kept.Kept()).read(books, wanted)
+    for place, family in enumerate(wanted.all):
+        if not _leads(books):
             return
-        lines = (_line(name, row.labels_of(name), value(row)) for row in rows)
-        async for piece in _family(name, help_text, lines):
+        yield families.encoded(family.head)
+        starts = range(0, len(nodes), NODES_AT_ONCE)
+        async for start in steps.through(starts, pause_s=steps.PAUSE_S):
+            lines = [node.lines[place] for node in nodes[start : start + NODES_AT_ONCE]]
+            yield b"".join(lines)
+    for small, samples in await _small(books, nodes):
+        if not _leads(books):
+            return
+        async for piece in families.written(small, samples):
             yield piece
 
 
-async def _cards(books: Books) -> list[_Card]:
-    found = []
-    async for node in steps.through(sorted(books.nodes)):
-        for vendor in books.vendors:
-            for used in books.ledger.usage(node, vendor.spec.keyword):
-                card = used.device
-                texts = (ZONE, node, card.id, str(card.index), card.type)
-                labels = _labels(CARD_LABELS, texts)
-                found.append(_Card(labels, card, used))
+async def _small(
+    books: Books, nodes: Sequence[kept.NodeText]
+) -> list[tuple[Family[Numbered], Sequence[Numbered]]]:
+    """Return the families with few samples."""
+    wanted = books.settings.metrics
+    quotas = await _quotas(books)
+    found: list[tuple[Family[Numbered], Sequence[Numbered]]] = [
+        (card_families.QUOTA_USED, [used for used, _, _ in quotas]),
+        (card_families.QUOTA_LIMIT, [limit for _, limit, _ in quotas]),
+        (CARD_STATES, await _states(nodes)),
+    ]
+    if wanted.legacy_names:
+        found.append((older_families.QUOTA_USED, [older for _, _, older in quotas]))
+    if wanted.web_ui_names:
+        found += zip(web_ui_families.POOLS, await _pools(nodes), strict=True)
     return found
 
 
-async def _shares(books: Books) -> list[_Share]:
+def _leads(books: Books) -> bool:
+    """Whether this replica leads now: it may cease to while a page is written."""
+    return books.leader
+
+
+async def _quotas(books: Books) -> list[tuple[Numbered, Numbered, Numbered]]:
+    """Return used and limit of each namespace's resources, and used in the earlier spelling."""
     found = []
-    async for node in steps.through(sorted(books.nodes)):
-        for row in books.ledger.holders(node):
-            pod, share = row.pod, row.share
-            texts = (ZONE, pod.namespace, node, pod.name, str(row.container), share.card_id)
-            labels = _labels(SHARE_LABELS, texts)
-            found.append(_Share(labels, share.memory_mib, share.cores_percent))
+    async for namespace in steps.through(books.ledger.quota_namespaces, pause_s=steps.PAUSE_S):
+        standing = books.ledger.quota_standing(namespace)
+        for keyword in sorted({*standing.used, *standing.limits}):
+            used = standing.used.get(keyword, quota.NOTHING)
+            limit = standing.limits.get(keyword, quota.UNLIMITED)
+            spec = books.by_keyword[keyword].spec
+            for name, held, most in _resources(spec, used, limit):
+                found.append(_quota_rows(namespace, name, held, most))
     return found
 
 
-async def _family(name: str, help_text: str, lines: Iterable[str]) -> AsyncIterator[bytes]:
-    """Yield one family's text, some hundred lines at a time."""
-    piece = [f"# HELP {name} {help_text}\n# TYPE {name} gauge\n"]
-    async for line in steps.through(lines):
-        piece.append(line)
-        if len(piece) >= LINES:
-            yield _encoded("".join(piece))
-            piece = []
-    yield _encoded("".join(piece))
+def _resources(
+    spec: base.VendorSpec, used: quota.Amount, limit: quota.Allowance
+) -> Iterator[tuple[str, float, float | None]]:
+    """Yield each limited or held resource of a vendor in its own unit: name, used, limit."""
+    unit = spec.memory_unit_mib
+    memory_limit = None if limit.memory_mib is None else limit.memory_mib / unit
+    if spec.memory_resource and (used.memory_mib or memory_limit is not None):
+        yield spec.memory_resource, used.memory_mib / unit, memory_limit
+    if spec.cores_resource and (used.cores or limit.cores is not None):
+        yield spec.cores_resource, used.cores, limit.cores
 
 
-def _line(name: str, labels: str, value: float | None) -> str:
-    """Return one sample's line; none for a value that there is not."""
-    if value is None:
-        return ""
-    return f"{name}{{{labels}}} {float(value)!r}\n"
+def _quota_rows(
+    namespace: str, resource: str, used: float, limit: float | None
+) -> tuple[Numbered, Numbered, Numbered]:
+    spoken = f"{limit or 0:g}" if limit is None or limit % 1 else f"{limit:.0f}"
+    labels = families.labels(zone=rows.ZONE, namespace=namespace, quota_name=resource)
+    older = families.labels(
+        zone=rows.ZONE, quotanamespace=namespace, quotaName=resource, limit=spoken
+    )
+    return (
+        Numbered(labels=f'{labels},limit="{spoken}"', value=used),
+        Numbered(labels=labels, value=limit),
+        Numbered(labels=older, value=used),
+    )
 
 
-def _labels(names: Sequence[str], texts: Sequence[str]) -> str:
-    pairs = zip(names, texts, strict=True)
-    return ",".join(f'{name}="{_escaped(text)}"' for name, text in pairs)
+async def _states(nodes: Iterable[kept.NodeText]) -> list[Numbered]:
+    """Return how many cards of each vendor are in each state."""
+    counts: Counter[tuple[str, str]] = Counter()
+    async for node in steps.through(nodes, pause_s=steps.PAUSE_S):
+        counts.update(node.states)
+    return [
+        Numbered(labels=families.labels(vendor=vendor, state=state), value=count)
+        for (vendor, state), count in sorted(counts.items())
+    ]
 
 
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
-
-
-def _encoded(text: str) -> bytes:
-    """Return what UTF-8 can carry: a lone surrogate would break the whole page."""
-    return text.encode("utf-8", "replace")
+async def _pools(nodes: Iterable[kept.NodeText]) -> list[list[Numbered]]:
+    """Return per family of ``web_ui_families.POOLS`` the sums over each vendor's cards."""
+    sums: dict[str, list[int]] = {}
+    async for node in steps.through(nodes, pause_s=steps.PAUSE_S):
+        for vendor, amounts in node.pools.items():
+            total = sums.setdefault(vendor, [0] * len(amounts))
+            total[:] = map(operator.add, total, amounts)
+    return [
+        [Numbered(labels=families.labels(pool=pool), value=sums[pool][place]) for pool in sums]
+        for place in range(len(web_ui_families.POOLS))
+    ]

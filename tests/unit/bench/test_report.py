@@ -45,6 +45,23 @@ FOUND = {
             ],
             "others_cores": 0.0,
         },
+        "scraped": {
+            "rows": [
+                {
+                    "nodes": 5000,
+                    "pods": 50000,
+                    "lines": 380028,
+                    "size_mb": 70.51,
+                    "first_s": 3.0,
+                    "page_s": 0.5,
+                    "cpu_s": 0.25,
+                    "quiet": {"p50_ms": 10.0, "p99_ms": 20.0},
+                    "scraped": {"p50_ms": 11.0, "p99_ms": 25.0},
+                    "scrapes": 60,
+                }
+            ],
+            "others_cores": 0.0,
+        },
         "over http": {
             "rows": [
                 {
@@ -79,6 +96,10 @@ def test_every_part_that_was_measured_is_on_the_page_and_no_other() -> None:
 
     assert "| 200 | 0 | 0.050 s | 0.200 s |" in page
     assert "| 5,000 | 50,000 | 1.2 / 3.5 |" in page
+    assert (
+        "| 380,028 | 70.5 MB | 3.00 s | 0.50 s | 0.25 s | 10.0 / 20.0 | 11.0 / 25.0 | 1.25 |"
+        in page
+    )
     assert "## a:" not in page
 
 
@@ -91,6 +112,7 @@ def test_the_raw_figures_are_kept_and_a_partial_run_touches_no_document(
         "bursts",
         "freed",
         "over http",
+        "scraped",
     }
     assert (tmp_path / "performance.md").read_text() == report.page(FOUND)
 

@@ -8,7 +8,7 @@ from prometheus_client import parser
 from support.operator_books import bound, open_books, pending, put_node, register_text
 from vgpu_operator.flows import books, pod_events, register
 from vgpu_operator.kube import steps
-from vgpu_operator.metrics import cards_page
+from vgpu_operator.metrics import cards_page, kept
 
 NODES = 130
 
@@ -20,6 +20,10 @@ def many_nodes() -> books.Books:
         cards = register_text(*((f"GPU-{number}-{card}", 24576) for card in range(8)))
         put_node(held, name, register=cards)
     return held
+
+
+async def read(held: books.Books, texts: kept.Kept | None = None) -> str:
+    return b"".join([piece async for piece in cards_page.pieces(held, texts)]).decode()
 
 
 async def test_a_page_with_thousands_of_lines_lets_others_run(
@@ -38,19 +42,17 @@ async def test_a_page_with_thousands_of_lines_lets_others_run(
     pieces = [piece async for piece in cards_page.pieces(many_nodes())]
     other.cancel()
 
-    # A turn at least at every node and at every line: 130 x 8 cards in six series.
-    assert turns > NODES * 8 * 6
-    # 1,040 lines and two more a family: three pieces each, and one for each of the two of shares.
-    assert len(pieces) == 6 * 3 + 2
-    assert max(piece.count(b"\n") for piece in pieces) <= cards_page.LINES + 2
+    # A turn at least at every node that is read, and at every piece that is sent.
+    assert turns > NODES
+    most = cards_page.NODES_AT_ONCE * 8
+    assert max(piece.count(b"\n") for piece in pieces) <= most
+    assert sum(piece.count(b"\n") == most for piece in pieces) >= 7 * (NODES * 8 // most)
 
 
 async def test_every_family_stands_together_once_with_all_its_cards() -> None:
-    text = b"".join([piece async for piece in cards_page.pieces(many_nodes())]).decode()
+    families = list(parser.text_string_to_metric_families(await read(many_nodes())))
 
-    families = list(parser.text_string_to_metric_families(text))
-
-    assert len({family.name for family in families}) == len(families) == 8
+    assert len({family.name for family in families}) == len(families) == 13
     by_name = {family.name: family for family in families}
     assert len(by_name["hami_gpu_memory_limit_bytes"].samples) == NODES * 8
     (labels,) = {frozenset(s.labels) for s in by_name["hami_gpu_memory_allocated_bytes"].samples}
@@ -64,6 +66,46 @@ async def test_every_family_stands_together_once_with_all_its_cards() -> None:
     }
 
 
+async def test_kept_text_is_written_again_for_nodes_that_changed_and_only_for_them() -> None:
+    held, texts = many_nodes(), kept.Kept()
+    await read(held, texts)
+    wanted = kept.groups(held.settings.metrics)
+    before = await texts.read(held, wanted)
+
+    held.ledger.observe(bound(pending(), "node-7", card="GPU-7-0"))
+    after = await texts.read(held, wanted)
+
+    changed = [old is not new for old, new in zip(before, after, strict=True)]
+    assert changed.count(True) == 1
+    assert await read(held, texts) == await read(held)
+
+
+async def test_kept_text_is_the_same_as_fresh_text_whatever_happens() -> None:
+    held, texts = many_nodes(), kept.Kept()
+    pod = bound(pending(), "node-7", card="GPU-7-0")
+
+    def cordon() -> None:
+        put_node(
+            held,
+            "node-9",
+            register=register_text(("GPU-9-0", 24576)),
+            cordoned=["GPU-9-0"],
+            version="12",
+        )
+
+    for change in (
+        lambda: held.ledger.observe(pod),
+        lambda: put_node(held, "node-8", register=register_text(("GPU-8-0", 1)), version="11"),
+        cordon,
+        lambda: pod_events.pod_gone(held, pod.key),
+        lambda: register.node_gone(held, "node-3"),
+        lambda: put_node(held, "node-3", uid="another", version="13"),
+    ):
+        await read(held, texts)
+        change()
+        assert await read(held, texts) == await read(held)
+
+
 async def test_a_node_that_leaves_while_the_page_is_made_costs_only_its_own_lines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -74,10 +116,7 @@ async def test_a_node_that_leaves_while_the_page_is_made_costs_only_its_own_line
         pod = bound(pending(f"on-{node}"), node, card=f"GPU-{number}-0")
         held.ledger.observe(pod)
 
-    async def page() -> str:
-        return b"".join([piece async for piece in cards_page.pieces(held)]).decode()
-
-    made = asyncio.create_task(page())
+    made = asyncio.create_task(read(held))
     await asyncio.sleep(0)
     register.node_gone(held, "node-7")
     pod_events.pod_gone(held, pending("on-node-7").key)

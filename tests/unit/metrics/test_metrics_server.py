@@ -140,3 +140,32 @@ async def test_a_page_is_not_asked_for_without_its_body() -> None:
         session.head(f"http://127.0.0.1:{page.port}/metrics") as answer,
     ):
         assert answer.status == 405
+
+
+async def test_a_reader_that_hangs_up_in_the_middle_costs_no_trace_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    is_over = asyncio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield b"x" * 65536
+                await asyncio.sleep(0)
+        finally:
+            is_over.set()
+
+    app = server.application(
+        instruments.Instruments().registry, cards=endless, not_ready_because=lambda: ""
+    )
+    listener = await server.start(app, listen.Address(host="127.0.0.1", port=0))
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.address.port)
+        writer.write(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n")
+        assert (await reader.read(12)) == b"HTTP/1.1 200"
+        writer.transport.abort()
+        await asyncio.wait_for(is_over.wait(), timeout=20)
+    finally:
+        await listener.close()
+
+    assert not caplog.records
