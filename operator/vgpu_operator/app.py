@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import datetime
 import gc
 import logging
 import signal
+import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,7 @@ import structlog
 from vgpu_operator.extender import routes as extender_routes
 from vgpu_operator.extender import server as extender_server
 from vgpu_operator.flows import books as flow_books
-from vgpu_operator.flows import effects
+from vgpu_operator.flows import closest, effects
 from vgpu_operator.handlers import leader, ticker, watches
 from vgpu_operator.kube import (
     binder,
@@ -30,9 +32,11 @@ from vgpu_operator.kube import (
     pod_watch,
 )
 from vgpu_operator.kube import waiting as kube_waiting
-from vgpu_operator.metrics import cards_page, collector, instruments
+from vgpu_operator.metrics import cards_page, collector, fleet_page, instruments, kept
 from vgpu_operator.metrics import server as metrics_server
 from vgpu_operator.model import settings as model_settings
+from vgpu_operator.state import access as state_access
+from vgpu_operator.state import server as state_server
 from vgpu_operator.vendors import registry as vendor_registry
 from vgpu_operator.webhook import certificates as webhook_certificates
 from vgpu_operator.webhook import keeper as webhook_keeper
@@ -70,6 +74,8 @@ class Options:
     Attributes:
         lease: namespace and name of kube-scheduler's Lease; None = always lead.
         hostname: what the Lease's holder must start with, before the ``_``.
+        state_bind: None = no state page here.
+        state_asks_for_token: callers of the state page show a token on loopback too.
         webhook_bind: None = no webhook here.
         webhook_certificate: certificate and key file; None = one is made.
         webhook_hosts: names that a made certificate is for.
@@ -82,6 +88,8 @@ class Options:
     settings: model_settings.Settings
     extender_bind: listen.Address
     metrics_bind: listen.Address
+    state_bind: listen.Address | None = None
+    state_asks_for_token: bool = False
     webhook_bind: listen.Address | None = None
     webhook_certificate: tuple[Path, Path] | None = None
     webhook_hosts: tuple[str, ...] = ("localhost", "127.0.0.1")
@@ -113,6 +121,7 @@ class Operator:
             may_write=self._may_write,
             on_failure=_log_lost_event,
             on_drop=lambda event: self.instruments.count_dropped_event(event.reason),
+            message=lambda event, now: closest.message(self.books, event, now),
         )
         self.waits = kube_waiting.Waiting(self.books, self.clock)
         self.performer = perform.Performer(
@@ -123,6 +132,7 @@ class Operator:
             wait=self.waits.change,
             tell=lambda news: self.intake.react(news),
             on_failure=self._effect_failed,
+            on_retry=self.instruments.count_api_retry,
         )
         self.intake = intake.Intake(
             self.books,
@@ -139,7 +149,11 @@ class Operator:
             relist=self.intake.relist_pods,
         )
         self.binder = binder.Binder(
-            self.books, self.clock, performer=self.performer, waits=self.waits
+            self.books,
+            self.clock,
+            performer=self.performer,
+            waits=self.waits,
+            observe=lambda phase, seconds: self.instruments.observe_phase("bind", phase, seconds),
         )
         self.leader = leader.LeaderFollower(
             kube,
@@ -162,8 +176,11 @@ class Operator:
                 configuration=options.webhook_configuration,
                 hosts=options.webhook_hosts,
                 leads=self._may_write,
+                told=self._certificate_shown,
             )
         self.ports: dict[str, int] = {}
+        self._webhook: webhook_server.RunningServer | None = None
+        self._card_texts = kept.Kept()
         self._stop = asyncio.Event()
         self._term = 0
         self._term_synced = asyncio.Event()
@@ -182,6 +199,8 @@ class Operator:
             if await self._unless_stopped(self._start()) and on_ready is not None:
                 on_ready()
             await self._stop.wait()
+            if self._webhook is not None:
+                self._webhook.drain()  # while what is being written is finished
             await self._close()
 
     async def _start(self) -> None:
@@ -256,7 +275,7 @@ class Operator:
         async with contextlib.AsyncExitStack() as stack:
             app = metrics_server.application(
                 self.instruments.registry,
-                cards=lambda: cards_page.pieces(self.books),
+                cards=self._pages,
                 not_ready_because=self.not_ready_because,
             )
             metrics = await metrics_server.start(app, options.metrics_bind)
@@ -270,38 +289,81 @@ class Operator:
                 may_serve=self.may_serve,
                 observe=self.instruments.observe_verb,
                 reject=self.instruments.count_rejections,
+                observe_phase=self.instruments.observe_phase,
             )
             extender = await extender_server.start(desk, options.extender_bind)
             closing.append(extender.close)
             self.ports = {"metrics": metrics.address.port, "extender": extender.address.port}
+            tls: ssl.SSLContext | None = None
             if options.webhook_bind is not None:
-                webhook = await self._start_webhook(options.webhook_bind)
+                tls, webhook = await self._start_webhook(options.webhook_bind)
+                self._webhook = webhook
                 closing.append(webhook.stop)
                 self.ports["webhook"] = webhook.port
+            if options.state_bind is not None:
+                state = await self._start_state(options.state_bind, tls)
+                closing.append(state.close)
+                self.ports["state"] = state.port
             log.info("listening", **self.ports)
             yield
 
-    async def _start_webhook(self, address: listen.Address) -> webhook_server.RunningServer:
+    async def _pages(self) -> AsyncIterator[bytes]:
+        """Yield what is too much to be made in one step."""
+        async for piece in fleet_page.pieces(self.books):
+            yield piece
+        async for piece in cards_page.pieces(self.books, self._card_texts):
+            yield piece
+
+    async def _start_state(
+        self, address: listen.Address, tls: ssl.SSLContext | None
+    ) -> state_server.Running:
+        """Serve the state page; beyond loopback with the webhook's certificate."""
+        asks = None
+        if self.options.state_asks_for_token or not address.is_loopback:
+            asks = state_access.Access(self.client, self.clock)
+        source = state_server.Source(
+            books=self.books,
+            clock=self.clock,
+            facts=lambda: {
+                "leader": self.books.leader,
+                "holder": self.leader.holder,
+                "apiReachable": self.leader.reachable,
+            },
+            answered_s=lambda: self.leader.answered_s,
+        )
+        return await state_server.start(source, address, tls=tls, asks=asks)
+
+    async def _start_webhook(
+        self, address: listen.Address
+    ) -> tuple[ssl.SSLContext, webhook_server.RunningServer]:
+        """Serve the webhook, and return the certificate that it shows too."""
         options = self.options
         state = webhook_routes.WebhookState(
             settings=options.settings,
             vendors=self.books.vendors,
             standing=self.books.ledger.quota_standing,
             observe=self.instruments.count_admission,
+            observe_seconds=self.instruments.observe_admission,
         )
         if self.keeper is not None:
             self._spawn(self.keeper.run())
-            return await webhook_server.start(
-                state, address.host, address.port, self.keeper.context
-            )
+            kept = self.keeper.context
+            return kept, await webhook_server.start(state, address.host, address.port, kept)
         if options.webhook_certificate is not None:
-            files = webhook_certificates.CertificateFiles(*options.webhook_certificate)
-            return await webhook_server.start(state, address.host, address.port, files)
+            files = webhook_certificates.CertificateFiles(
+                *options.webhook_certificate, told=self._certificate_shown
+            )
+            server = await webhook_server.start(state, address.host, address.port, files)
+            return files.context, server
         ca, certificate, key = webhook_certificates.self_signed(options.webhook_hosts)
         if options.webhook_ca_file is not None:
             await asyncio.to_thread(options.webhook_ca_file.write_bytes, ca)
         tls = webhook_certificates.context_from_pem(certificate, key)
-        return await webhook_server.start(state, address.host, address.port, tls)
+        webhook_certificates.tell(self._certificate_shown, certificate)
+        return tls, await webhook_server.start(state, address.host, address.port, tls)
+
+    def _certificate_shown(self, until: datetime.datetime) -> None:
+        self.instruments.set_certificate_end(until.timestamp())
 
     async def _until_reachable(self) -> None:
         """Wait for the API server; say once a second why not."""
@@ -356,6 +418,7 @@ class Operator:
     def _leadership_changed(self, leads: bool) -> None:
         """Begin or end a term."""
         self.books.leader = leads
+        self.instruments.count_leadership_change()
         self.books.trusted_nodes.clear()
         log.info("leading" if leads else "following", holder=self.leader.holder)
         if not leads:

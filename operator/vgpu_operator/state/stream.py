@@ -1,0 +1,217 @@
+"""``/api/v1/events``: what changes, told to whoever listens.
+
+One look at the books for all listeners, at most four times a second. Each
+listener has a queue with an end: one that reads more slowly than things change
+is let go, and begins again from the revision that it has seen.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Final
+
+import structlog
+
+from vgpu_operator.flows import shown_pods
+from vgpu_operator.flows.books import Books
+from vgpu_operator.kube import steps
+from vgpu_operator.state import rows as state_rows
+from vgpu_operator.state import texts
+
+INTERVAL_S: Final = 0.25
+"""Between two looks at the books."""
+
+SILENCE_S: Final = 10.0
+"""After so long without news a comment says that we are still here."""
+
+LIFETIME_S: Final = 600.0
+"""A stream ends then, and its listener comes again: rights are looked at again."""
+
+MOST_LISTENERS: Final = 32
+MOST_WAITING: Final = 64
+"""Messages that may wait for one listener."""
+
+NODES_AT_ONCE: Final = 200
+"""Nodes in one message."""
+
+MOST_NODES: Final = 5_000
+"""Changed nodes that are told one by one; of more, only that the map is another."""
+
+MOST_PENDING: Final = 200
+"""Waiting pods that are told, those first seen first; how many there are is told too."""
+
+ALIVE: Final = b": alive\n\n"
+
+_log = structlog.get_logger(__name__)
+
+
+class Listener:
+    """One stream's queue."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[bytes] = asyncio.Queue(MOST_WAITING)
+        self.ended = asyncio.Event()
+        self.is_slow = False
+
+    def put(self, message: bytes) -> None:
+        """Add a message; a listener whose queue is full is let go."""
+        try:
+            self._queue.put_nowait(message)
+        except asyncio.QueueFull:
+            self.is_slow = True
+            self.ended.set()
+
+    async def next(self) -> bytes:
+        """Return what comes next; a comment after a while of silence."""
+        try:
+            async with asyncio.timeout(SILENCE_S):
+                return await self._queue.get()
+        except TimeoutError:
+            return ALIVE
+
+
+class Stream:
+    """Looks at the books and tells the listeners.
+
+    Args:
+        books: what is known.
+        rows: of the map.
+        boot: names this process: revisions of another one say nothing here.
+        status: returns what the replica says about itself.
+    """
+
+    def __init__(
+        self,
+        books: Books,
+        rows: state_rows.Rows,
+        *,
+        boot: str,
+        status: Callable[[], Mapping[str, Any]],
+    ) -> None:
+        self._books = books
+        self._rows = rows
+        self._boot = boot
+        self._status = status
+        self._listeners: set[Listener] = set()
+        self._wanted = asyncio.Event()
+        self._told = 0
+        self._told_pending: object = None
+        self._told_status: object = None
+
+    @property
+    def listeners(self) -> int:
+        """How many streams there are."""
+        return len(self._listeners)
+
+    async def run(self) -> None:
+        """Look and tell until cancelled; nothing is looked at while nobody listens."""
+        while True:
+            await self._wanted.wait()
+            try:
+                await self.look()
+            except Exception:  # what cannot be shown is no reason to schedule nobody
+                _log.exception("the state page cannot be brought up to date")
+            await asyncio.sleep(INTERVAL_S)
+
+    async def look(self) -> None:
+        """Tell all listeners what has changed since the last look."""
+        changes = [*await self._changed_nodes(self._told), *await self._changed_others()]
+        self._told = self._rows.revision
+        for listener in tuple(self._listeners):
+            for message in changes:
+                listener.put(message)
+
+    @contextlib.asynccontextmanager
+    async def listening(self, seen: str) -> AsyncIterator[Listener | None]:
+        """Join the listeners; None where there are too many.
+
+        Args:
+            seen: the id of the last message seen, or what the map was answered with.
+        """
+        if len(self._listeners) >= MOST_LISTENERS:
+            yield None
+            return
+        listener = Listener()
+        self._listeners.add(listener)  # first: its place must not be given away meanwhile
+        try:
+            for message in await self._greeting(seen):
+                listener.put(message)
+            if len(self._listeners) == 1:  # what has changed while nobody listened is no news
+                self._told = self._rows.revision
+            self._wanted.set()
+            yield listener
+        finally:
+            self._listeners.discard(listener)
+            if not self._listeners:
+                self._wanted.clear()
+
+    def end(self) -> None:
+        """End every stream."""
+        for listener in self._listeners:
+            listener.ended.set()
+
+    async def _greeting(self, seen: str) -> list[bytes]:
+        """Return what a new listener has to know first."""
+        boot, _, revision = seen.rpartition("-")
+        known = boot == self._boot and revision.isdecimal() and len(revision) < 20
+        messages = await self._changed_nodes(int(revision) if known else -1)
+        status = _message("status", dict(self._status()))
+        return [status, *messages, _message("pending", await self.pending())]
+
+    async def _changed_nodes(self, since: int) -> list[bytes]:
+        await self._rows.refresh()
+        changed = self._books.ledger.seen_since(since)
+        if changed is None or len(changed) > MOST_NODES:
+            return [_message("reset", {})]
+        messages = []
+        async for start in steps.through(range(0, len(changed), NODES_AT_ONCE)):
+            there, gone = self._rows.of(changed[start : start + NODES_AT_ONCE])
+            body = b'{"nodes":[' + b",".join(there) + b'],"gone":' + texts.encode(gone) + b"}"
+            # Only the last part takes the listener to this revision.
+            is_last = start + NODES_AT_ONCE >= len(changed)
+            id_ = f"{self._boot}-{self._rows.revision}" if is_last else ""
+            messages.append(_encoded("nodes", body, id_=id_))
+        return messages
+
+    async def _changed_others(self) -> list[bytes]:
+        messages = []
+        status = dict(self._status())
+        if status != self._told_status:
+            self._told_status = status
+            messages.append(_message("status", status))
+        pending = self._pending_as_it_is()
+        if pending != self._told_pending:
+            self._told_pending = pending
+            messages.append(_message("pending", await self.pending()))
+        return messages
+
+    def _pending_as_it_is(self) -> object:
+        """Return what differs whenever the list of waiting pods would."""
+        books = self._books
+        uids = tuple(uid for uid, _ in zip(books.ledger.unbound, range(MOST_PENDING), strict=False))
+        alike = tuple(
+            (uid, uid in books.binding, books.refused.get(uid), books.ledger.record(uid))
+            for uid in uids
+        )
+        return len(books.ledger.unbound), alike
+
+    async def pending(self, most: int = MOST_PENDING) -> dict[str, Any]:
+        """Return the waiting pods, those first seen first, and how many there are."""
+        unbound = self._books.ledger.unbound
+        uids = [uid for uid, _ in zip(unbound, range(most), strict=False)]
+        pods = []
+        async for uid in steps.through(uids):
+            told = shown_pods.waiting(self._books, uid)
+            if told is not None:
+                pods.append(told)
+        return {"total": len(self._books.ledger.unbound), "pods": pods}
+
+
+def _message(event: str, value: Any, *, id_: str = "") -> bytes:
+    return _encoded(event, texts.encode(value), id_=id_)
+
+
+def _encoded(event: str, body: bytes, *, id_: str = "") -> bytes:
+    """Return one server-sent event; JSON of ours has no line break in it."""
+    head = f"id: {id_}\n" if id_ else ""
+    return f"{head}event: {event}\ndata: ".encode() + body + b"\n\n"
