@@ -16,10 +16,14 @@ from vgpu_operator.model import device_config, errors, settings, yaml_text
 from vgpu_operator.vendors import records, registry
 from vgpu_operator.wire import (
     admission,
+    admission_objects,
+    audit_log,
     bind_phase,
     clock_text,
+    cluster_events,
     dialects,
     extender,
+    field_managers,
     fields,
     gcu_capacity,
     handshake,
@@ -34,6 +38,7 @@ from vgpu_operator.wire import (
     resource_version,
     sgpu_json,
     shared_devices,
+    workloads,
 )
 
 
@@ -200,6 +205,24 @@ def _stamp(read: handshake.HandshakeText) -> bytes | None:
     return None if write is None else _encoded(write(read.time))
 
 
+def _anything_of_a_cluster(raw: Mapping[str, Any]) -> Any:
+    """Read an object in each way in which ``vgpu doctor`` reads some kind."""
+    hooks = list(admission_objects.webhooks(raw))
+    return (
+        [kept_certificate.periods(hook.bundle) for hook in hooks],
+        admission_objects.binding_actions(raw),
+        admission_objects.policy(raw, actions=frozenset()),
+        cluster_events.decode_event(raw),
+        field_managers.writers(raw, {"hami.io/mutex.lock"}),
+        field_managers.heartbeat_written(raw),
+        workloads.controller(raw),
+        workloads.daemon_set(raw),
+        workloads.deployment(raw),
+        workloads.health(raw),
+        workloads.is_plugin(raw.get("spec") if isinstance(raw.get("spec"), Mapping) else {}),
+    )
+
+
 DECODE = errors.DecodeError
 REGISTER = (*NUMBERS, *CUTS, '{"id":"a"}', '"devmem":', "true", "null", "hami-core", "GPU-a0,")
 SHARES = (*NUMBERS, *CUTS, "GPU-a0,NVIDIA,3000,20:", "NVIDIA")
@@ -329,6 +352,8 @@ ALL: tuple[Target, ...] = (
         pieces=("a", "-", ".", "..", "/", "A", "0", "\n"),
     ),
     Target(name="lease", read=_of_mapping(lease.decode_lease), is_json=True),
+    Target(name="cluster-object", read=_of_mapping(_anything_of_a_cluster), is_json=True),
+    Target(name="audit-line", read=audit_log.decode_line, refuses=DECODE, is_json=True),
     Target(
         name="kept-secret",
         read=_of_mapping(lambda raw: kept_certificate.facts(kept_certificate.decode_secret(raw))),

@@ -71,22 +71,32 @@ def decode_time(text: str) -> datetime | None:
         return None
 
 
-def encode_datetime(now: datetime) -> str:
+def encode_datetime(now: datetime, *, exact: bool = False) -> str:
     """Write the handshake's form: UTC, whole seconds, no zone.
+
+    Args:
+        now: the time.
+        exact: write a fraction of a second too, where there is one.
 
     >>> encode_datetime(datetime(2026, 1, 15, 10, 0, tzinfo=UTC))
     '2026-01-15 10:00:00'
     """
-    return _utc(now).replace(microsecond=0, tzinfo=None).isoformat(" ")
+    return _written(now, exact=exact).isoformat(" ")
 
 
-def encode_rfc3339(now: datetime) -> str:
+def encode_rfc3339(now: datetime, *, exact: bool = False) -> str:
     """Write RFC 3339: UTC, whole seconds.
+
+    Args:
+        now: the time.
+        exact: write a fraction of a second too, where there is one.
 
     >>> encode_rfc3339(datetime(2026, 1, 15, 10, 0, tzinfo=UTC))
     '2026-01-15T10:00:00Z'
+    >>> encode_rfc3339(datetime(2026, 1, 15, 10, 0, 0, 70, tzinfo=UTC), exact=True)
+    '2026-01-15T10:00:00.000070Z'
     """
-    return _utc(now).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
+    return _written(now, exact=exact).isoformat() + "Z"
 
 
 def decode_unix_s(text: str) -> int | None:
@@ -128,6 +138,11 @@ def _zone(match: re.Match[str]) -> timezone:
         minutes=int(match["zone_minute"] or match["go_minute"]),
     )
     return timezone(-offset if sign == "-" else offset)
+
+
+def _written(now: datetime, *, exact: bool) -> datetime:
+    utc = _utc(now).replace(tzinfo=None)
+    return utc if exact else utc.replace(microsecond=0)
 
 
 def _utc(now: datetime) -> datetime:

@@ -64,6 +64,26 @@ def decode_handshake(text: str | None) -> HandshakeText:
     return HandshakeText(state=State.UNREADABLE)
 
 
+def encode_handshake(found: HandshakeText) -> str:
+    """Write any text that says the same, its time as exact as it was read.
+
+    >>> encode_handshake(decode_handshake("Reported_2026.01.15 09:59:50.5"))
+    'Reported_2026-01-15 09:59:50.500000'
+
+    Raises:
+        ValueError: nothing that can be written says so.
+    """
+    if found.state is State.ABSENT and found.time is None:
+        return ""
+    words = {state: word for word, state in _WORDS}
+    if found.state not in words:
+        raise ValueError(f"no text says {found.state} at a time")
+    word = words[found.state]
+    if found.time is None:
+        return word
+    return f"{word}_{clock_text.encode_datetime(found.time, exact=True)}"
+
+
 def encode_requesting(now: datetime) -> str:
     """Write the scheduler's stamp.
 

@@ -115,6 +115,14 @@ def facts(kept: Kept) -> Facts | None:
     )
 
 
+def periods(bundle: bytes) -> tuple[Period, ...]:
+    """Return how long each certificate of a PEM bundle is valid; none if it is unreadable."""
+    try:
+        return tuple(_period(one) for one in x509.load_pem_x509_certificates(bundle))
+    except ValueError:
+        return ()
+
+
 def still_valid(bundle: bytes, now: datetime.datetime) -> bytes:
     """Return the newest authorities of a bundle that have not ended; none if it is unreadable."""
     try:

@@ -81,12 +81,20 @@ def encode_lock(
     namespace: str,
     pod: str,
     style: lock_kinds.LockStyle = lock_kinds.LockStyle.OWNED,
+    exact: bool = False,
 ) -> str:
     """Write a lock for that pod.
+
+    Args:
+        now: when it is taken.
+        namespace: of the pod.
+        pod: its name.
+        style: whether the pod is named.
+        exact: write a fraction of a second too, where there is one.
 
     >>> from datetime import UTC
     >>> encode_lock(datetime(2026, 1, 15, 10, 0, tzinfo=UTC), namespace="team-a", pod="p1")
     '2026-01-15T10:00:00Z,team-a,p1'
     """
-    time = clock_text.encode_rfc3339(now)
+    time = clock_text.encode_rfc3339(now, exact=exact)
     return time if style is lock_kinds.LockStyle.BARE else f"{time},{namespace},{pod}"

@@ -133,6 +133,26 @@ def decode_rounded_up(value: object, *, key: str = "") -> int:
         return -(-int(match["sign"] + match["whole"]) // divisor)
 
 
+def decode_thousandths(value: object, *, key: str = "") -> int:
+    """Return a quantity in thousandths, rounded up: how Kubernetes counts CPU.
+
+    >>> decode_thousandths("1500m"), decode_thousandths("2"), decode_thousandths("0.0001")
+    (1500, 2000, 1)
+
+    Raises:
+        DecodeError: no quantity.
+    """
+    try:
+        return decode_integer(value, key=key) * 1000
+    except errors.DecodeError:
+        match = _QUANTITY.fullmatch(canonical(value))
+        power = 0 if match is None else _DECIMAL.get(match["decimal"], int(match["exponent"] or 0))
+        if match is None or not -9 <= power < 0:
+            raise
+        divisor: int = 10**-power
+        return -(-int(match["sign"] + match["whole"]) * 1000 // divisor)
+
+
 def is_plain_integer(value: object) -> bool:
     """Say whether the value is written as digits alone, without unit or point.
 

@@ -1,0 +1,64 @@
+"""The settings that the operator of a cluster works with, from the ConfigMaps that it mounts."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from vgpu_operator.flows.doctor import schedulers
+from vgpu_operator.kube import client as kube_client
+from vgpu_operator.kube import errors, paths
+from vgpu_operator.model import device_config, settings, yaml_text
+from vgpu_operator.model import errors as model_errors
+from vgpu_operator.wire import shape, workloads
+
+SETTINGS: Final = "settings.yaml"
+DEVICES: Final = "device-config.yaml"
+"""Keys in the ConfigMaps, as the chart makes them."""
+
+_DEPLOYMENTS: Final = "/apis/apps/v1/deployments"
+
+
+async def read(client: kube_client.KubeClient) -> tuple[settings.Settings, str] | None:
+    """Return the settings and where they stand; None where they cannot be seen.
+
+    An installation with unusual names would be judged by the usual ones otherwise: pods
+    of its scheduler would seem to wait for one that is not there.
+
+    Raises:
+        SettingsError: what stands there is wrong; the operator does not start with it either.
+    """
+    try:
+        found, _ = await client.list(_DEPLOYMENTS)
+        for raw in found:
+            one = workloads.deployment(raw)
+            if schedulers.is_ours(one.template):
+                return await _mounted(client, one)
+    except (errors.Denied, errors.NotFound):
+        return None
+    return None
+
+
+async def _mounted(
+    client: kube_client.KubeClient, one: workloads.Deployment
+) -> tuple[settings.Settings, str] | None:
+    texts: dict[str, str] = {}
+    for name in dict.fromkeys(one.template.config_maps):
+        raw = await client.get(paths.namespaced(one.namespace, f"configmaps/{name}"))
+        data = shape.mapping(raw.get("data"))
+        for key in (SETTINGS, DEVICES):
+            if key in data and key not in texts:
+                texts[key] = shape.text(data[key])
+    if not texts:
+        return None
+    where = f"the ConfigMaps of Deployment {one.namespace}/{one.name}"
+    try:
+        return settings.build(_values(texts)), where
+    except model_errors.SettingsError as fault:
+        raise model_errors.SettingsError(f"{where}: {fault}") from fault
+
+
+def _values(texts: Mapping[str, str]) -> Mapping[str, Any]:
+    read = yaml_text.read(texts.get(SETTINGS, "")).value
+    values = read if isinstance(read, Mapping) else {}
+    if DEVICES not in texts:
+        return values
+    return device_config.merged(values, device_config.decode(texts[DEVICES]))

@@ -1,0 +1,57 @@
+"""Each signature is named by its fault, alone, and a healthy cluster gives none."""
+
+from pathlib import Path
+
+import pytest
+
+from support import doctor_faults
+from support.doctor_look import SCENE, healthy, look, put, text_of
+from vgpu_operator.cli import doctor_text, render
+from vgpu_operator.flows.doctor import catalogue
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+
+
+async def test_a_healthy_cluster_gives_none() -> None:
+    cluster = await look(healthy())
+
+    report = catalogue.examine(cluster)
+
+    assert [(one.signature, one.evidence) for one in report.findings] == []
+    assert report.skipped == ("allocatable-flapping",)
+    assert cluster.missing == {}
+    (line,) = doctor_text.lines(report, cluster, render.Screen(), show_all=False)
+    assert line == (
+        f"nothing found: {len(catalogue.SIGNATURES) - 1} signatures checked on 3 nodes,"
+        " 2 pods with cards, 2 pods of device plugins"
+    )
+
+
+@pytest.mark.parametrize("signature", doctor_faults.MAKERS)
+async def test_a_fault_is_named_and_nothing_else(signature: str) -> None:
+    kube = healthy()
+    fault = doctor_faults.MAKERS[signature](SCENE)
+    put(kube, fault.objects, fault.manager)
+    kube.logs.update(fault.logs)
+
+    cluster = await look(kube, later_s=fault.later_s)
+    report = catalogue.examine(cluster)
+
+    assert {one.signature for one in report.findings} == {signature}
+    assert (report.findings[0].place.kind, report.findings[0].place.name) == fault.about
+    shown = text_of(report)
+    for words in fault.evidence:
+        assert words in shown
+
+
+def test_every_signature_has_its_fault() -> None:
+    made = {*doctor_faults.MAKERS, "allocatable-flapping"}
+
+    assert [one.id for one in catalogue.SIGNATURES if one.id not in made] == []
+    assert len({one.id for one in catalogue.SIGNATURES}) == len(catalogue.SIGNATURES)
+
+
+def test_every_signature_names_a_page_that_is_there() -> None:
+    pages = {one.page.partition("#")[0] for one in catalogue.SIGNATURES}
+
+    assert [page for page in sorted(pages) if not (DOCS / page).is_file()] == []
