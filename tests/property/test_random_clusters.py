@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from support import clusters, slow_twin, toy_vendors
 from vgpu_operator.model import allocation, device, policy, quota, reason, records, request
-from vgpu_operator.scheduling import choose, fit
+from vgpu_operator.scheduling import choose, fit, near_miss
 
 KINDS = tuple(request.ContainerKind)
 CARD_POLICIES = st.lists(st.sampled_from(list(policy.CardPolicy)), min_size=1, max_size=3)
@@ -386,3 +386,37 @@ def test_what_is_chosen_never_promises_a_card_beyond_its_totals(
                 assert new.used_cores_percent <= new.device.cores_percent
         books.unassume(wish.pod.uid)
         assert {vendor: books.usage(name, vendor) for vendor in VENDORS} == before
+
+
+@settings(max_examples=120, deadline=None)
+@given(questions() | roomy(), st.permutations([*NAMES, "node-z"]), toy_vendors.COMMON_BY_HAND)
+def test_what_comes_closest_is_a_node_that_was_refused_for_what_is_told(
+    question: tuple[clusters.Cluster, request.PodRequest, fit.Defaults],
+    names: list[str],
+    vendors: dict[str, toy_vendors.ByHand],
+) -> None:
+    cluster, wish, defaults = question
+    defaults = dataclasses.replace(defaults, vendors=vendors)
+    view = clusters.build_ledger(cluster).snapshot()
+    placement = fit.place(view, names, wish, defaults)
+
+    miss = near_miss.find(view, names, wish, defaults)
+
+    if miss is None:
+        # It fits somewhere, or the cards are not what keeps it off, or a vendor judges alone.
+        plain = not vendors and not placement.fitting and wish.wants_devices
+        assert not plain or not any(
+            count.candidates for why in placement.rejections.values() for count in why.counts
+        )
+        return
+    assert placement.fitting == ()
+    counted = {count.reason for count in placement.rejections[miss.node].counts}
+    assert miss.facts[0] in counted
+    if miss.card is not None:
+        held = {card.id for cards in cluster.nodes[miss.node].cards.values() for card in cards}
+        assert miss.card.device.id in held
+        assert miss.able < miss.wish.count
+        short = miss.card.asked_memory_mib > miss.card.free_memory_mib
+        assert short == (reason.Reason.INSUFFICIENT_MEMORY in miss.facts) or (
+            miss.card.device.memory_mib == 0
+        )

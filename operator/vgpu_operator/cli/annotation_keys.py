@@ -3,6 +3,7 @@
 import enum
 import functools
 from collections.abc import Mapping
+from typing import Final
 
 from vgpu_operator.model import settings
 from vgpu_operator.vendors import base, mig, registry, topology
@@ -38,6 +39,9 @@ _OF_ALL_VENDORS: Mapping[str, Kind | None] = {
     keys.WAKE: None,
     keys.FENCE: None,
 }
+
+JOINED: Final = frozenset((dialects.FORERUNNER.to_allocate, dialects.FORERUNNER.allocated))
+"""Pod keys of all vendors together: lists of shares whose containers are joined."""
 
 _OF_SOME_RULES: Mapping[str, Kind] = {
     mig.ALLOCATIONS_KEY: Kind.INSTANCES,

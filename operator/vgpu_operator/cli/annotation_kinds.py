@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vgpu_operator.cli import annotation_keys, annotation_readers, render
+from vgpu_operator.cli import annotation_keys, annotation_readers, register_forms, render
 from vgpu_operator.model import errors
 from vgpu_operator.wire import bind_phase, clock_text, handshake
 
@@ -27,12 +27,14 @@ class Reading:
     Attributes:
         rows: one per thing in it.
         faults: what cannot be read, in the order of the text.
+        form: of a register text that can be written in several.
     """
 
     kind: annotation_keys.Kind
     key: str
     rows: Sequence[Mapping[str, Any]] = ()
     faults: Sequence[errors.DecodeError] = ()
+    form: register_forms.Form | None = None
 
     @property
     def title(self) -> str:
@@ -40,8 +42,13 @@ class Reading:
         return f"{self.kind} {self.key}".rstrip()
 
 
-def read(text: str, *, key: str = "") -> Reading:
+def read(text: str, *, key: str = "", kind: annotation_keys.Kind | None = None) -> Reading:
     """Read an annotation; what cannot be read becomes a fault, never an exception.
+
+    Args:
+        text: the annotation.
+        key: its key, where known.
+        kind: what it holds, where known; else key and text decide.
 
     >>> read("2026-01-15T10:00:00Z,default,p1").rows[0]["pod"]
     'p1'
@@ -54,7 +61,7 @@ def read(text: str, *, key: str = "") -> Reading:
     """
     if annotation_keys.is_unread(key):
         raise errors.DecodeError("vgpu decode does not read this form", key=key)
-    kind = annotation_keys.kind_of_key(key) or kind_of_text(text)
+    kind = kind or annotation_keys.kind_of_key(key) or kind_of_text(text)
     if kind is None:
         hint = "" if key else "; name the annotation: vgpu decode KEY TEXT"
         raise errors.DecodeError(f"{text[:80]!r} looks like nothing of the protocol{hint}", key=key)
@@ -62,7 +69,8 @@ def read(text: str, *, key: str = "") -> Reading:
         rows, faults = annotation_readers.READERS[kind](text, key)
     except errors.DecodeError as fault:
         return Reading(kind=kind, key=key, faults=(fault,))
-    return Reading(kind=kind, key=key, rows=rows, faults=faults)
+    form = register_forms.of_text(text, key) if kind is annotation_keys.Kind.REGISTER else None
+    return Reading(kind=kind, key=key, rows=rows, faults=faults, form=form)
 
 
 def kind_of_text(text: str) -> annotation_keys.Kind | None:
@@ -94,6 +102,8 @@ def table(reading: Reading) -> render.Table:
         _column(name, header) for name, header in annotation_readers.HEADERS[reading.kind].items()
     ]
     extra: dict[str, Any] = {"key": reading.key} if reading.key else {}
+    if reading.form is not None:
+        extra["form"] = reading.form.value
     extra["faults"] = [
         {"segment": fault.segment, "offset": fault.offset, "message": fault.reason}
         for fault in reading.faults

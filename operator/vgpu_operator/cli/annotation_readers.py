@@ -5,12 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from vgpu_operator.cli import annotation_keys
-from vgpu_operator.model import errors
+from vgpu_operator.model import device, errors
 from vgpu_operator.vendors import mig, requests, topology
 from vgpu_operator.wire import (
     bind_phase,
     clock_text,
-    dialects,
     handshake,
     keys,
     node_lock,
@@ -22,6 +21,9 @@ from vgpu_operator.wire import (
 _SOME_NODE: Final = "<node>"
 """Stands where a vendor makes cards' ids of the node's name."""
 
+INSTANCE_NUMBERS: Final = ("gpuInstance", "computeInstance")
+"""What JSON and YAML say of a MIG instance that has been made."""
+
 Rows: TypeAlias = tuple[Sequence[Mapping[str, Any]], Sequence[errors.DecodeError]]
 
 
@@ -32,28 +34,43 @@ def _register(text: str, key: str) -> Rows:
         if vendor is None
         else vendor.decode_devices(text, node=_SOME_NODE)
     )
-    rows = [
-        {
-            "card": card.id,
-            "index": card.index,
-            "type": card.type,
-            "slots": card.slots,
-            "memoryMiB": card.memory_mib,
-            "coresPercent": card.cores_percent,
-            "numa": card.numa,
-            "mode": card.mode,
-            "healthy": card.healthy,
-        }
-        for card in found.devices
-    ]
-    return rows, found.faults
+    return [_card(card) for card in found.devices], found.faults
+
+
+def _card(card: device.Device) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "card": card.id,
+        "index": card.index,
+        "type": card.type,
+        "slots": card.slots,
+        "memoryMiB": card.memory_mib,
+        "coresPercent": card.cores_percent,
+        "numa": card.numa,
+        "mode": card.mode,
+        "healthy": card.healthy,
+    }
+    if card.mig_profiles:
+        row["migProfiles"] = [
+            {
+                "name": profile.name,
+                "memoryMiB": profile.memory_mib,
+                "coresPercent": profile.cores_percent,
+                "sliceCount": profile.slice_count,
+                "placements": [
+                    {"start": place.start, "size": place.size} for place in profile.placements
+                ],
+            }
+            for profile in card.mig_profiles
+        ]
+    if card.custom_info:
+        row["customInfo"] = dict(card.custom_info)
+    return row
 
 
 def _devices(text: str, key: str) -> Rows:
-    joined = key in (dialects.FORERUNNER.to_allocate, dialects.FORERUNNER.allocated)
     found = (
         shared_devices.decode(text, key=key)
-        if joined
+        if key in annotation_keys.JOINED
         else pod_devices.decode_pod_devices(text, key=key)
     )
     rows = []
@@ -126,27 +143,28 @@ def _weights(text: str, key: str) -> Rows:
 
 
 def _instances(text: str, _key: str) -> Rows:
-    rows = [
-        {
+    rows = []
+    for one in mig.decode_allocations(text):
+        uuid, *numbers = one.identity or ("",)
+        row = {
             "container": one.container,
             "share": one.share,
             "card": one.device_id,
             "profile": one.profile,
             "start": one.placement.start,
             "size": one.placement.size,
-            "instance": one.identity[0] if one.identity else "",
+            "instance": uuid,
         }
-        for one in mig.decode_allocations(text)
-    ]
+        rows.append(row | dict(zip(INSTANCE_NUMBERS, numbers, strict=False)))
     return rows, ()
 
 
 def _links(text: str, _key: str) -> Rows:
-    rows = [
-        {"card": card, "peer": peer, "score": score}
-        for card, peers in topology.decode_pair_scores(text).items()
-        for peer, score in peers.items()
-    ]
+    rows: list[dict[str, Any]] = []
+    for card, peers in topology.decode_pair_scores(text).items():
+        rows.extend({"card": card, "peer": peer, "score": score} for peer, score in peers.items())
+        if not peers:
+            rows.append({"card": card})
     return rows, ()
 
 
@@ -201,3 +219,9 @@ HEADERS: Mapping[annotation_keys.Kind, dict[str, str]] = {
     },
     annotation_keys.Kind.LINKS: {"card": "CARD", "peer": "PEER", "score": "SCORE"},
 }
+
+FURTHER: Mapping[annotation_keys.Kind, tuple[str, ...]] = {
+    annotation_keys.Kind.REGISTER: ("migProfiles", "customInfo"),
+    annotation_keys.Kind.INSTANCES: INSTANCE_NUMBERS,
+}
+"""What only JSON and YAML show, where there is any."""

@@ -1,7 +1,8 @@
 """What the annotations of a cluster say right now, read with nothing but get and list."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import errors, paths
@@ -48,10 +49,6 @@ async def read_view(
         namespace: only that namespace's pods; None lists all.
         nodes_needed: False goes on without nodes where listing them is denied.
     """
-    configured = settings.with_every_vendor(configured)
-    served = registry.build(configured)
-    vendors = served.by_keyword
-    book = ledger.Ledger(vendors=tuple(vendors), trust=configured.ledger.trust, rules=vendors)
     raw_nodes: list[kube_client.Json] = []
     try:
         raw_nodes, _ = await client.list(paths.NODES)
@@ -62,6 +59,19 @@ async def read_view(
     raw_pods, _ = await client.list(
         where, params={"labelSelector": pod_labels} if pod_labels else None
     )
+    return view_of(raw_nodes, raw_pods, configured)
+
+
+def view_of(
+    raw_nodes: Iterable[kube_client.Json],
+    raw_pods: Iterable[kube_client.Json],
+    configured: settings.Settings,
+) -> ClusterView:
+    """Put nodes and pods together, whoever has listed them."""
+    configured = settings.with_every_vendor(configured)
+    served = registry.build(configured)
+    vendors = served.by_keyword
+    book = ledger.Ledger(vendors=tuple(vendors), trust=configured.ledger.trust, rules=vendors)
     nodes: dict[str, records.NodeRecord] = {}
     faults: list[tuple[str, model_errors.DecodeError]] = []
     for raw in raw_nodes:
@@ -73,7 +83,7 @@ async def read_view(
         pod = vendor_records.pod_record(raw, served, aliases=configured.resource_aliases)
         book.observe(pod)
         if not pod.node:
-            messages[pod.key.uid] = _scheduler_message(raw)
+            messages[pod.key.uid] = scheduler_message(raw)
     return ClusterView(
         ledger=book, vendors=vendors, nodes=nodes, messages=messages, faults=tuple(faults)
     )
@@ -97,7 +107,7 @@ def _take_node(
     return faults
 
 
-def _scheduler_message(raw: kube_client.Json) -> str:
+def scheduler_message(raw: Mapping[str, Any]) -> str:
     """Return why kube-scheduler has not placed the pod; empty when it has not said."""
     for condition in raw.get("status", {}).get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":

@@ -27,7 +27,12 @@ def decode(
     ],
     output: options.Output = render.Output.TABLE,
 ) -> None:
-    """Show what an annotation says, and what in it cannot be read (then the exit code is 1)."""
+    """Show what an annotation says, and what in it cannot be read (then the exit code is 1).
+
+    Examples: vgpu decode 'GPU-a0,NVIDIA,4000,30:;'; vgpu decode hami.io/mutex.lock
+    '2026-01-15T10:00:00Z,team-a,p1'; kubectl get node gpu-1 -o
+    jsonpath='{.metadata.annotations.hami\\.io/node-nvidia-register}' | vgpu decode -
+    """
     from vgpu_operator.cli import annotation_kinds
 
     if len(words) > 2:

@@ -1,7 +1,8 @@
 """What operator and scheduler stand on: our own control plane, or a cluster that is there."""
 
+import importlib.resources
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,6 +34,9 @@ class Ground(Protocol):
     def operator_kubeconfig(self) -> Path:
         """Return the kubeconfig that the operator logs in with."""
 
+    def rights(self) -> Sequence[dict[str, Any]]:
+        """Return the roles and bindings that are to be made for the operator."""
+
     async def start_scheduler(
         self, config: Mapping[str, object], *, name: str, hostname: str | None
     ) -> Component:
@@ -63,6 +67,10 @@ class LocalGround:
     def operator_kubeconfig(self) -> Path:
         """Return a kubeconfig with the operator's own certificate."""
         return self.plane.kubeconfig_for(OPERATOR_USER)
+
+    def rights(self) -> Sequence[dict[str, Any]]:
+        """Return what ``rbac.yaml`` gives the operator's user."""
+        return rights_of_the_operator()
 
     async def start_scheduler(
         self, config: Mapping[str, object], *, name: str, hostname: str | None
@@ -102,6 +110,10 @@ class ForeignGround:
             _make_absolute(loaded, self._cluster.kubeconfig.parent)
             layout.write_private(path, yaml.safe_dump(loaded).encode())
         return path
+
+    def rights(self) -> Sequence[dict[str, Any]]:
+        """Return what ``rbac.yaml`` gives a user of the operator's name."""
+        return rights_of_the_operator()
 
     async def start_scheduler(
         self,
@@ -159,3 +171,9 @@ def _any_certificate() -> ssl.SSLContext:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def rights_of_the_operator() -> Sequence[dict[str, Any]]:
+    """Return the objects of ``rbac.yaml``, from which the chart's rules are made too."""
+    text = importlib.resources.files("vgpu_operator.cli").joinpath("rbac.yaml").read_text()
+    return tuple(yaml.safe_load_all(text))

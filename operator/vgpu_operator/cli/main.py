@@ -14,10 +14,43 @@ from typing import Annotated, NoReturn
 import typer
 
 import vgpu_operator
-from vgpu_operator.cli import agent, cleanup, decode, errors, nodes, options, pods, run, simulate
+from vgpu_operator.cli import (
+    agent,
+    cleanup,
+    completion,
+    cordon,
+    decode,
+    doctor,
+    encode,
+    errors,
+    explain,
+    nodes,
+    options,
+    pods,
+    run,
+    simulate,
+    top,
+    ui,
+)
 from vgpu_operator.cli.demo import command as demo
 
-_COMMANDS = (demo, nodes, pods, simulate, decode, run, agent, cleanup)
+_COMMANDS = (
+    demo,
+    nodes,
+    pods,
+    top,
+    ui,
+    explain,
+    doctor,
+    simulate,
+    decode,
+    encode,
+    cordon,
+    run,
+    agent,
+    cleanup,
+    completion,
+)
 """In the order of ``--help``."""
 
 TRACEBACK = "VGPU_TRACEBACK"
@@ -36,6 +69,7 @@ def main() -> NoReturn:
 
 def answer(arguments: Sequence[str], *, program: str = "vgpu") -> int:
     """Run one command line and return its exit code."""
+    completion.prepare()
     command = typer.main.get_command(build_app())
     try:
         code = command.main(args=list(arguments), prog_name=program, standalone_mode=False)

@@ -19,16 +19,24 @@ LARGEST_FILE_BYTES: Final = 2**28
 GENERATED_FROM_CHARACTERS: Final = 58
 """How much of a ``generateName`` the API server keeps before what it puts behind."""
 
+_WORKLOADS: Final = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob")
+
 _OTHER_FILES: Final = "settings go to --config, simulated nodes to vgpu agent --simulate"
 
 
 @dataclass(slots=True)
 class Manifests:
-    """What the files hold, in their order; ``others`` counts objects of other kinds."""
+    """What the files hold, in their order.
+
+    Attributes:
+        templated: a Pod as each workload (Deployment, Job, …) would make it.
+        others: counts objects of further kinds, workloads too.
+    """
 
     nodes: list[Json] = field(default_factory=list)
     pods: list[Json] = field(default_factory=list)
     quotas: list[Json] = field(default_factory=list)
+    templated: list[Json] = field(default_factory=list)
     others: dict[str, int] = field(default_factory=dict)
 
 
@@ -49,6 +57,7 @@ def read(paths: Sequence[str]) -> Manifests:
             into = {"Node": found.nodes, "Pod": found.pods, "ResourceQuota": found.quotas}.get(kind)
             if into is None:
                 found.others[kind] = found.others.get(kind, 0) + 1
+                found.templated += _templated(raw, where)
                 continue
             name = _check(raw, where)
             if not name[1]:
@@ -69,6 +78,23 @@ def read(paths: Sequence[str]) -> Manifests:
         free = next(one for one in names if (kind, namespace, one) not in places)
         into[place] = {**into[place], "metadata": {**metadata, "name": free}}
     return found
+
+
+def _templated(raw: Json, where: str) -> Iterator[Json]:
+    """Yield the Pod that a workload makes, under the workload's name; nothing for others."""
+    holder = _mapping(raw.get("spec"), where, "spec")
+    if raw["kind"] == "CronJob":
+        job = _mapping(holder.get("jobTemplate"), where, "spec.jobTemplate")
+        holder = _mapping(job.get("spec"), where, "spec.jobTemplate.spec")
+    template = holder.get("template")
+    if raw["kind"] not in _WORKLOADS or not isinstance(template, dict):
+        return
+    metadata = _mapping(raw.get("metadata"), where, "metadata")
+    own = _mapping(template.get("metadata"), where, "template.metadata")
+    named = {"name": metadata.get("name"), "namespace": metadata.get("namespace")}
+    pod = {"kind": "Pod", "spec": template.get("spec"), "metadata": {**own, **named}}
+    _check(pod, where)
+    yield pod
 
 
 def _objects(path: str) -> Iterator[tuple[str, Json]]:

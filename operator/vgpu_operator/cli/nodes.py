@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vgpu_operator.cli import ages, options, render
+from vgpu_operator.cli import ages, completion, operator_view, options, render, watching
 
 if TYPE_CHECKING:
     import datetime
@@ -23,9 +25,14 @@ def register(app: typer.Typer) -> None:
 
 
 def nodes(
-    name: Annotated[str | None, typer.Argument(help="Only this node.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Only this node.", autocompletion=completion.node_names),
+    ] = None,
     selector: options.Selector = None,
     output: options.Output = render.Output.TABLE,
+    watch: watching.Watch = False,
+    operator: operator_view.Operator = None,
     config: options.Config = None,
     device_config: options.DeviceConfig = None,
     kubeconfig: options.Kubeconfig = None,
@@ -35,6 +42,8 @@ def nodes(
 
     Cards of all vendors are shown, of those too that the operator leaves off. Give its
     settings where they rename resources or chips.
+
+    Examples: vgpu nodes; vgpu nodes gpu-7 -o wide; vgpu nodes -l zone=a --watch
     """
     from vgpu_operator.cli import run
 
@@ -43,6 +52,8 @@ def nodes(
             name=name,
             selector=selector,
             output=output,
+            watch=watch,
+            operator=operator,
             configured=run.load_settings(config, device_config=device_config),
             kubeconfig=kubeconfig,
             context=context,
@@ -55,6 +66,8 @@ async def _nodes(
     name: str | None,
     selector: str | None,
     output: render.Output,
+    watch: bool,
+    operator: str | None,
     configured: settings.Settings,
     kubeconfig: str | None,
     context: str | None,
@@ -67,13 +80,47 @@ async def _nodes(
         kubeconfig=kubeconfig, context=context
     ) as client:
         chosen = await _chosen(client, name=name, selector=selector)
+        if watch:
+            await _watch(client, configured, name=name, selector=selector, output=output)
+            return
         view = await cluster_view.read_view(client, configured)
+        theirs = await operator_view.read(client, operator)
     for node, fault in view.faults:
         if chosen is None or node in chosen:
             options.note(f"warning: node {node}: {fault}")
-    table = card_table(view, clock.SystemClock().now(), only=chosen)
+    differences = operator_view.differences(view.ledger, view.vendors, theirs, nodes=chosen)
+    table = card_table(
+        view,
+        clock.SystemClock().now(),
+        only=chosen,
+        extra=operator_view.members(theirs, differences),
+    )
+    operator_view.tell(differences, output)
     empty = f"node {name} has registered no card" if name else "no node has registered a card"
     options.show(table, output, empty=empty)
+
+
+async def _watch(
+    client: Any,
+    configured: settings.Settings,
+    *,
+    name: str | None,
+    selector: str | None,
+    output: render.Output,
+) -> None:
+    from vgpu_operator.cli import cluster_view
+    from vgpu_operator.kube import clock, paths
+
+    selects = {"fieldSelector": f"metadata.name={name}"} if name else {}
+    selects |= {"labelSelector": selector} if selector else {}
+    nodes = watching.Follower(client, paths.NODES, selects or None)
+    pods = watching.Follower(client, paths.PODS)
+
+    def make() -> render.Table:
+        view = cluster_view.view_of(nodes.objects, pods.objects, configured)
+        return card_table(view, clock.SystemClock().now())
+
+    await watching.watch((nodes, pods), make, lambda row: (row["node"], row["card"]), output)
 
 
 async def _chosen(client: Any, *, name: str | None, selector: str | None) -> frozenset[str] | None:
@@ -98,6 +145,7 @@ def card_table(
     now: datetime.datetime,
     *,
     only: frozenset[str] | None = None,
+    extra: Mapping[str, Any] = MappingProxyType({}),
 ) -> render.Table:
     """Return one row per card, by node, vendor and index."""
     rows = [
@@ -109,7 +157,7 @@ def card_table(
             view.ledger.usage(node, vendor), key=lambda usage: (usage.device.index, usage.device.id)
         )
     ]
-    return render.Table(kind="CardList", columns=_COLUMNS, rows=rows)
+    return render.Table(kind="CardList", columns=_COLUMNS, rows=rows, extra=extra)
 
 
 def _row(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vgpu_operator.cli import options, render
+from vgpu_operator.cli import completion, errors, operator_view, options, render, watching
 
 if TYPE_CHECKING:
-    from vgpu_operator.cli import cluster_view
+    from vgpu_operator.cli import card_names, cluster_view
+    from vgpu_operator.kube import client as kube_client
     from vgpu_operator.ledger import residents
     from vgpu_operator.model import records, settings
 
@@ -21,11 +25,33 @@ def register(app: typer.Typer) -> None:
 
 
 def pods(
-    name: Annotated[str | None, typer.Argument(help="Only this pod.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Only this pod.", autocompletion=completion.pod_names),
+    ] = None,
     namespace: options.Namespace = None,
     all_namespaces: options.AllNamespaces = False,
     selector: options.Selector = None,
+    card: Annotated[
+        str | None,
+        typer.Option(
+            "--card",
+            metavar="ID|NODE/INDEX",
+            help="Only those that share this card, of every namespace unless -n is given.",
+        ),
+    ] = None,
+    surplus: Annotated[
+        bool,
+        typer.Option(
+            "--surplus",
+            help="Who promised too much: pods whose annotations promise more than they ask for, "
+            "and cards that are promised beyond what they have.",
+            show_default=False,
+        ),
+    ] = False,
     output: options.Output = render.Output.TABLE,
+    watch: watching.Watch = False,
+    operator: operator_view.Operator = None,
     config: options.Config = None,
     device_config: options.DeviceConfig = None,
     kubeconfig: options.Kubeconfig = None,
@@ -34,58 +60,164 @@ def pods(
     """Show the pods that hold cards, and those that wait for one with the scheduler's words.
 
     Cards of all vendors count, of those too that the operator leaves off. Give its
-    settings where they rename resources or chips.
+    settings where they rename resources or chips. With --surplus the exit code is 1
+    when something was found.
+
+    Examples: vgpu pods -A; vgpu pods --card gpu-7/0; vgpu pods --surplus
     """
     from vgpu_operator.cli import run
 
     if all_namespaces and name:
         raise typer.BadParameter("a pod is named within one namespace: leave out -A or the name")
-    asyncio.run(
-        _pods(
-            name=name,
-            namespace=None if all_namespaces else namespace or "",
-            selector=selector,
-            output=output,
-            configured=run.load_settings(config, device_config=device_config),
-            kubeconfig=kubeconfig,
-            context=context,
-        )
+    if surplus and (name or card or watch):
+        raise typer.BadParameter("--surplus looks at all pods: leave out the name, --card, --watch")
+    everywhere = all_namespaces or ((card is not None or surplus) and namespace is None)
+    question = _Question(
+        name=name,
+        namespace=None if everywhere else namespace or "",
+        selector=selector,
+        card=card or "",
+        output=output,
+        operator=operator,
+        configured=run.load_settings(config, device_config=device_config),
+        kubeconfig=kubeconfig,
+        context=context,
     )
+    if surplus:
+        asyncio.run(_surplus(question))
+    else:
+        asyncio.run(_pods(question, watch=watch))
 
 
-async def _pods(
-    *,
-    name: str | None,
-    namespace: str | None,
-    selector: str | None,
-    output: render.Output,
-    configured: settings.Settings,
-    kubeconfig: str | None,
-    context: str | None,
-) -> None:
-    """Print the table; an empty namespace is the context's own, None is every one."""
-    from vgpu_operator.cli import cluster_view, kube_context
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """What is asked; an empty namespace is the context's own, None is every one."""
+
+    name: str | None
+    namespace: str | None
+    selector: str | None
+    card: str
+    output: render.Output
+    operator: str | None
+    configured: settings.Settings
+    kubeconfig: str | None
+    context: str | None
+
+    def in_namespace(self) -> str | None:
+        from vgpu_operator.cli import kube_context
+
+        if self.namespace != "":
+            return self.namespace
+        return kube_context.default_namespace(kubeconfig=self.kubeconfig, context=self.context)
+
+
+async def _pods(question: _Question, *, watch: bool) -> None:
+    from vgpu_operator.cli import card_names, cluster_view
     from vgpu_operator.kube import client as kube_client
     from vgpu_operator.kube import paths
 
-    if namespace == "":
-        namespace = kube_context.default_namespace(kubeconfig=kubeconfig, context=context)
+    name, namespace = question.name, question.in_namespace()
     async with await kube_client.KubeClient.connect(
-        kubeconfig=kubeconfig, context=context
+        kubeconfig=question.kubeconfig, context=question.context
     ) as client:
         if name and namespace:
             await client.get(paths.pod(namespace, name))
+        if watch:
+            await _watch(client, question, namespace)
+            return
         view = await cluster_view.read_view(
-            client, configured, namespace=namespace, pod_labels=selector, nodes_needed=False
+            client,
+            question.configured,
+            namespace=namespace,
+            pod_labels=question.selector,
+            nodes_needed=bool(question.card),
         )
+        whole = namespace is None and not question.selector
+        theirs = (
+            await operator_view.read(client, question.operator)
+            if whole or question.operator
+            else operator_view.View()
+        )
+    differences: list[dict[str, Any]] = []
+    on = card_names.find(view, question.card) if question.card else None
+    if whole:
+        nodes = None if on is None else {on.node}
+        differences = operator_view.differences(view.ledger, view.vendors, theirs, nodes=nodes)
+        operator_view.tell(differences, question.output)
+    table = pod_table(view, only=name, on=on, extra=operator_view.members(theirs, differences))
+    options.show(table, question.output, empty=_empty(question, namespace))
+
+
+def _empty(question: _Question, namespace: str | None) -> str:
     where = f"in namespace {namespace}" if namespace else "in the cluster"
-    who = f"pod {namespace}/{name}" if name else "no pod"
-    empty = f"{who} asks for no card" if name else f"{who} {where} asks for a card"
-    options.show(pod_table(view, only=name), output, empty=empty)
+    if question.card:
+        return f"no pod {where} holds a share of card {question.card}"
+    if question.name:
+        return f"pod {namespace}/{question.name} asks for no card"
+    return f"no pod {where} asks for a card"
 
 
-def pod_table(view: cluster_view.ClusterView, *, only: str | None = None) -> render.Table:
-    """Return one row per share of a card, and one per pod that holds none yet."""
+async def _watch(
+    client: kube_client.KubeClient, question: _Question, namespace: str | None
+) -> None:
+    from vgpu_operator.cli import card_names, cluster_view
+    from vgpu_operator.kube import paths
+
+    where = paths.PODS if namespace is None else paths.namespaced(namespace, "pods")
+    selects = {"labelSelector": question.selector} if question.selector else None
+    nodes = watching.Follower(client, paths.NODES, needed=bool(question.card))
+    pods = watching.Follower(client, where, selects)
+
+    def make() -> render.Table:
+        view = cluster_view.view_of(nodes.objects, pods.objects, question.configured)
+        on = card_names.find(view, question.card) if question.card else None
+        return pod_table(view, only=question.name, on=on)
+
+    await watching.watch(
+        (nodes, pods),
+        make,
+        lambda row: (row["namespace"], row["pod"], row["container"], row["card"]),
+        question.output,
+    )
+
+
+async def _surplus(question: _Question) -> None:
+    from vgpu_operator.cli import promised_too_much
+    from vgpu_operator.kube import client as kube_client
+
+    async with await kube_client.KubeClient.connect(
+        kubeconfig=question.kubeconfig, context=question.context
+    ) as client:
+        found = await promised_too_much.read(
+            client,
+            question.configured,
+            namespace=question.in_namespace(),
+            pod_labels=question.selector,
+        )
+    options.show(
+        promised_too_much.table(found),
+        question.output,
+        empty="no pod is promised more than it asks for, and no card more than it has",
+    )
+    if found:
+        raise typer.Exit(errors.FAILED)
+
+
+def pod_table(
+    view: cluster_view.ClusterView,
+    *,
+    only: str | None = None,
+    on: card_names.Place | None = None,
+    extra: Mapping[str, Any] = MappingProxyType({}),
+) -> render.Table:
+    """Return one row per share of a card, and one per pod that holds none yet.
+
+    Args:
+        view: the cluster.
+        only: the pod of that name.
+        on: shares of that card.
+        extra: further members in JSON and YAML.
+    """
     held_by: dict[str, list[residents.Holder]] = {}
     for node in {record.node for record in view.ledger.records() if record.node}:
         for holder in view.ledger.holders(node):
@@ -95,6 +227,10 @@ def pod_table(view: cluster_view.ClusterView, *, only: str | None = None) -> ren
         if record.ended or (only is not None and record.key.name != only):
             continue
         held = held_by.get(record.key.uid, [])
+        if on is not None:
+            held = [one for one in held if record.node == on.node and one.share.card_id == on.card]
+            if not held:
+                continue
         if not held and not record.request.wants_devices:
             continue
         rows.extend(
@@ -111,7 +247,7 @@ def pod_table(view: cluster_view.ClusterView, *, only: str | None = None) -> ren
         )
         if not held:
             rows.append(_row(record, message=_why_none(record, view)))
-    return render.Table(kind="PodShareList", columns=_COLUMNS, rows=rows)
+    return render.Table(kind="PodShareList", columns=_COLUMNS, rows=rows, extra=extra)
 
 
 def _row(

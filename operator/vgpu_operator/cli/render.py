@@ -74,12 +74,14 @@ class Table:
     Attributes:
         kind: name of the whole in JSON and YAML (``CardList``).
         extra: further members beside ``items`` in JSON and YAML.
+        headed: whether the columns' headers stand above.
     """
 
     kind: str
     columns: Sequence[Column]
     rows: Sequence[Row]
     extra: Mapping[str, Any] = field(default_factory=_nothing)
+    headed: bool = True
 
 
 def render(table: Table, output: Output, screen: Screen) -> str:
@@ -128,13 +130,13 @@ def _drawn(table: Table, screen: Screen, *, wide: bool) -> str:
     """Return the rows under their headers."""
     columns = [column for column in table.columns if wide or not column.wide]
     if screen.width is None:
-        return _aligned(columns, table.rows)
+        return _aligned(columns, table.rows, headed=table.headed)
     return _fitted(columns, table.rows, screen, screen.width)
 
 
-def _aligned(columns: Sequence[Column], rows: Sequence[Row]) -> str:
+def _aligned(columns: Sequence[Column], rows: Sequence[Row], *, headed: bool) -> str:
     """Return lines as long as they need to be: cheap enough for a whole cluster in a pipe."""
-    lines = [[column.header for column in columns]]
+    lines = [[column.header for column in columns]] if headed else []
     lines += [[shown(column.text(row)) for column in columns] for row in rows]
     widths = [max(_cells(line[place]) for line in lines) for place in range(len(columns))]
     return "\n".join(

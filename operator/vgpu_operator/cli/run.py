@@ -56,6 +56,20 @@ def run(
         typer.Option(help="MutatingWebhookConfiguration that the leader tells its CA."),
     ] = None,
     metrics_bind: Annotated[str, typer.Option(help="Metrics and health.")] = "127.0.0.1:9395",
+    state_bind: Annotated[
+        str,
+        typer.Option(
+            help="State page and its API, read-only; empty = off. Beyond loopback over TLS, with "
+            "the webhook's certificate, and for those who may list nodes and pods."
+        ),
+    ] = "127.0.0.1:9396",
+    state_access: Annotated[
+        str,
+        typer.Option(
+            help="Who may read the state page on loopback: everybody (open), or whoever shows a "
+            "token of somebody who may list nodes and pods (token)."
+        ),
+    ] = "open",
     leader_lease: Annotated[
         str,
         typer.Option(help="Lease of our kube-scheduler as NAMESPACE/NAME, or none = always lead."),
@@ -88,10 +102,18 @@ def run(
         raise errors.SettingsError(
             "--webhook-cert gives a certificate and --webhook-secret has one made; give one of them"
         )
+    if state_access not in ("open", "token"):
+        raise errors.SettingsError(
+            f"--state-access {state_access!r} is unknown; write open or token"
+        )
     options = app.Options(
         settings=load_settings(config, device_config=device_config),
         extender_bind=listen.parse_address(extender_bind, option="--extender-bind"),
         metrics_bind=listen.parse_address(metrics_bind, option="--metrics-bind"),
+        state_bind=(
+            listen.parse_address(state_bind, option="--state-bind") if state_bind else None
+        ),
+        state_asks_for_token=state_access == "token",
         webhook_bind=(
             listen.parse_address(webhook_bind, option="--webhook-bind") if webhook_bind else None
         ),

@@ -52,6 +52,9 @@ def simulate(
     judged: taints, affinity, CPU and memory are kube-scheduler's business. The
     exit code is 1 when some pod finds no node. With -o yaml or json the answer holds
     every annotation that would be written too.
+
+    Examples: kubectl get nodes,pods,resourcequotas -A -o yaml | vgpu simulate -f -;
+    vgpu simulate -f cluster.yaml -f new-pods.yaml -o json
     """
     if bool(files) == bool(cases):
         raise typer.BadParameter("give either -f FILE or --cases FILE")

@@ -1,13 +1,12 @@
 """Everything that a pod meets, on this machine: control plane, operator, scheduler.
 
 Used by the demo and by the tests, so that both run the same parts: a real API
-server and kube-scheduler, and the operator as a process of its own with the
-rights that ``rbac.yaml`` gives it.
+server and kube-scheduler, and the operator as a process of its own with no more
+rights than it has in a cluster: those of ``rbac.yaml``, or those that the chart gives.
 """
 
 import base64
 import contextlib
-import importlib.resources
 import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -24,7 +23,6 @@ from vgpu_operator.model import settings as model_settings
 from vgpu_operator.vendors import registry
 from vgpu_operator.webhook import configuration
 
-OPERATOR_USER = grounds.OPERATOR_USER
 START_LIMIT_S = 60.0
 
 _PATHS = {
@@ -45,6 +43,7 @@ class Replica:
     metrics_url: str
     webhook_url: str
     webhook_ca_file: Path
+    state_url: str
     reserved: tuple[ports.ReservedPort, ...]
 
     async def until_ready(self, *, limit_s: float = START_LIMIT_S) -> None:
@@ -77,8 +76,8 @@ class Stack:
         )
 
     async def prepare(self, kube: client.KubeClient) -> None:
-        """Give the operator's user its rights."""
-        for document in _rights():
+        """Give the operator its rights."""
+        for document in self.ground.rights():
             await _apply(kube, document)
 
     def start_operator(
@@ -90,8 +89,8 @@ class Stack:
         arguments: tuple[str, ...] = (),
     ) -> Replica:
         """Start one operator process; it is not ready yet."""
-        reserved = tuple(ports.ReservedPort() for _ in range(3))
-        extender, metrics, webhook = (port.number for port in reserved)
+        reserved = tuple(ports.ReservedPort() for _ in range(4))
+        extender, metrics, webhook, state = (port.number for port in reserved)
         folder = self.ground.directory
         config = folder / f"{name}.yaml"
         config.write_text(yaml.safe_dump(self._configured))
@@ -103,6 +102,7 @@ class Stack:
             *("--extender-bind", f"127.0.0.1:{extender}"),
             *("--metrics-bind", f"127.0.0.1:{metrics}"),
             *("--webhook-bind", f"127.0.0.1:{webhook}"),
+            *("--state-bind", f"127.0.0.1:{state}"),
             *("--webhook-ca-file", str(ca_file)),
             *("--leader-lease", lease),
             *arguments,
@@ -117,6 +117,7 @@ class Stack:
             metrics_url=f"http://127.0.0.1:{metrics}",
             webhook_url=f"https://127.0.0.1:{webhook}{configuration.PATH}",
             webhook_ca_file=ca_file,
+            state_url=f"http://127.0.0.1:{state}",
             reserved=reserved,
         )
         self._replicas.append(replica)
@@ -153,7 +154,7 @@ class Stack:
 
     async def withdraw(self, kube: client.KubeClient) -> None:
         """Remove the objects that ``prepare`` and ``register_webhook`` have made."""
-        names = [(document["kind"], document["metadata"]["name"]) for document in _rights()]
+        names = [(made["kind"], made["metadata"]["name"]) for made in self.ground.rights()]
         for kind, name in (("MutatingWebhookConfiguration", configuration.NAME), *names):
             with contextlib.suppress(errors.NotFound):
                 await kube.delete(f"{_PATHS[kind]}/{name}")
@@ -187,11 +188,6 @@ async def running(
     finally:
         await ground.stop()
         await stack.stop()
-
-
-def _rights() -> list[dict[str, Any]]:
-    text = importlib.resources.files("vgpu_operator.cli").joinpath("rbac.yaml").read_text()
-    return list(yaml.safe_load_all(text))
 
 
 async def _apply(kube: client.KubeClient, document: dict[str, Any]) -> None:

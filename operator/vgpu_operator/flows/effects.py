@@ -132,6 +132,12 @@ class PostEvent:
     """Send a Kubernetes Event; nobody waits for it and its loss harms nothing.
 
     Exactly one of ``pod`` and ``node`` is set.
+
+    Attributes:
+        type, reason: as in Kubernetes.
+        message: the sentence; two events that say the same are one.
+        pod, node: what it is about.
+        closest: what came closest to taking the pod is added when it is sent.
     """
 
     type: EventType
@@ -139,6 +145,7 @@ class PostEvent:
     message: str
     pod: request.PodKey | None = None
     node: str = ""
+    closest: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

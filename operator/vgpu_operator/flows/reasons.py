@@ -5,13 +5,17 @@ the documentation's list is this list.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from vgpu_operator.flows.effects import EventType, PostEvent
 from vgpu_operator.model import reason, request
 
 REASONS: Final[Mapping[str, str]] = {
-    "FilteringFailed": "Pod: no node fits; one event for each reason, with its nodes.",
+    "FilteringFailed": (
+        "Pod: no node fits; one event for each reason, with its nodes. The first also says"
+        " what came closest."
+    ),
     "FilteringSucceed": "Pod: nodes fit. Only with events.success.",
     "BindingSucceed": "Pod: bound, allocation begun. Only with events.success.",
     "BindingFailed": "Pod: it was not bound; kube-scheduler tries again.",
@@ -37,8 +41,17 @@ MOST_REASONS: Final = 8
 _MOST_NAMES: Final = 20
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
+def _cut(text: str, longest: int = LONGEST_MESSAGE) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def joined(text: str, detail: str) -> str:
+    """Return a message with a detail behind it; where both are too long, the detail stays whole.
+
+    The detail is a card and a few pods, the text may be a list of nodes.
+    """
+    detail = _cut(detail, LONGEST_MESSAGE // 2)
+    return f"{_cut(text, LONGEST_MESSAGE - len(detail) - 2)}; {detail}"
 
 
 def on_pod(pod: request.PodKey, word: str, message: str, *, warning: bool = True) -> PostEvent:
@@ -55,16 +68,20 @@ def on_node(node: str, word: str, message: str) -> PostEvent:
 def filtering_failed(
     pod: request.PodKey, rejections: Mapping[str, reason.NodeRejection]
 ) -> tuple[PostEvent, ...]:
-    """Say why no node fits: an event for each reason, most nodes first, names sorted."""
+    """Say why no node fits: an event for each reason, most nodes first, names sorted.
+
+    The first of them is the one to which what came closest is added.
+    """
     by_reason: dict[str, list[str]] = {}
     for node, rejection in rejections.items():
         for words in rejection.reasons:
             by_reason.setdefault(words, []).append(node)
     most_nodes_first = sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0]))
-    return tuple(
+    told = [
         on_pod(pod, "FilteringFailed", f"{len(nodes)} nodes {words} ({_listed(nodes)})")
         for words, nodes in most_nodes_first[:MOST_REASONS]
-    )
+    ]
+    return (*(replace(event, closest=True) for event in told[:1]), *told[1:])
 
 
 def _listed(nodes: Sequence[str]) -> str:

@@ -247,6 +247,7 @@ def _take_in_register(
             return []
         registration.changed = text is not None
     registration.text = text
+    registration.text_seen_at = now
     if not books.ledger.devices(record.name, keyword):
         # The reason why it has none is made from this text.
         books.answers = Answers()

@@ -75,6 +75,7 @@ class Amd(base.Common):
             count_resource=settings.resource_count_name,
             memory_resource=settings.resource_memory_name or None,
             cores_resource=settings.resource_core_name or None,
+            cores_in_units=True,
             use_type_key="amd.com/use-gputype",
             avoid_type_key="amd.com/nouse-gputype",
             use_id_key="amd.com/use-gpu-uuid",

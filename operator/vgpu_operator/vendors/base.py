@@ -36,6 +36,7 @@ class VendorSpec:
         lock: the node annotation that admits one pod at a time.
         count_resource: the resource that counts cards.
         memory_unit_mib: how many MiB one unit of ``memory_resource`` is.
+        cores_in_units: cards register how many compute units they have, not percent.
         supply_resource: the resource whose allocatable count proves that the
             device plugin lives; None means the count resource.
         pod_note_keys: pod annotations that the vendor's rules read.
@@ -54,6 +55,7 @@ class VendorSpec:
     memory_unit_mib: int = 1
     memory_percent_resource: str | None = None
     cores_resource: str | None = None
+    cores_in_units: bool = False
     priority_resource: str | None = None
     use_type_key: str | None = None
     avoid_type_key: str | None = None

@@ -44,6 +44,7 @@ def test_request_is_read_with_user_object_and_answer(tmp_path: Path) -> None:
             user="system:kube-scheduler",
             user_agent="kube-scheduler/v1.36.3",
             verb="create",
+            group="",
             resource="pods",
             subresource="binding",
             namespace="team",

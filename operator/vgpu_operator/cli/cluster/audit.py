@@ -27,6 +27,7 @@ class AuditedRequest:
         user_agent: what the client calls itself.
         verb: ``get``, ``list``, ``watch``, ``create``, ``update``, ``patch``, ``delete``;
             for other paths than resources, the HTTP method in lower case.
+        group: API group of the resource, such as ``apps``; empty for the core group.
         resource: such as ``pods``; empty where the path is none, as ``/readyz``.
         subresource: such as ``status`` or ``binding``; empty for the object itself.
         namespace: empty for a list over all namespaces and where there is none.
@@ -38,6 +39,7 @@ class AuditedRequest:
     user: str
     user_agent: str
     verb: str
+    group: str
     resource: str
     subresource: str
     namespace: str
@@ -71,6 +73,7 @@ def _decode(event: dict[str, object]) -> AuditedRequest:
         user=str(_mapping(event.get("user")).get("username", "")),
         user_agent=str(event.get("userAgent", "")),
         verb=str(event.get("verb", "")),
+        group=str(reference.get("apiGroup", "")),
         resource=str(reference.get("resource", "")),
         subresource=str(reference.get("subresource", "")),
         namespace=str(reference.get("namespace", "")),

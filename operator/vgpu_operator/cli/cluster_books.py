@@ -1,0 +1,105 @@
+"""The books of a running cluster, read with nothing but get and list.
+
+What the operator would know if it started now: the same flows take the objects in.
+"""
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from vgpu_operator.flows import books as flow_books
+from vgpu_operator.flows import pod_events, quotas, register
+from vgpu_operator.kube import client as kube_client
+from vgpu_operator.kube import errors, paths
+from vgpu_operator.model import records, settings
+from vgpu_operator.vendors import quotas as vendor_quotas
+from vgpu_operator.vendors import records as vendor_records
+from vgpu_operator.vendors import registry
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objects:
+    """What was listed.
+
+    Attributes:
+        unknown: a sentence for each kind that could not be listed.
+    """
+
+    nodes: Sequence[Json]
+    pods: Sequence[Json]
+    quotas: Sequence[Json] = ()
+    unknown: tuple[str, ...] = field(default=())
+
+    def bound(self, *, besides: str = "") -> dict[str, list[Json]]:
+        """Return the pods that have a node and have not ended, by node."""
+        found: dict[str, list[Json]] = {}
+        for raw in self.pods:
+            node = raw.get("spec", {}).get("nodeName")
+            ended = raw.get("status", {}).get("phase") in records.FINISHED
+            if node and not ended and raw["metadata"].get("uid") != besides:
+                found.setdefault(node, []).append(raw)
+        return found
+
+    def priorities(self) -> dict[str, int]:
+        """Return the pods' priorities by UID, those of 0 left out."""
+        return {
+            raw["metadata"].get("uid", ""): priority
+            for raw in self.pods
+            if isinstance(priority := raw.get("spec", {}).get("priority"), int) and priority
+        }
+
+
+async def list_objects(client: kube_client.KubeClient) -> Objects:
+    """List nodes, pods and quotas.
+
+    Raises:
+        Denied: nodes or pods may not be listed in the whole cluster.
+    """
+    nodes, _ = await client.list(paths.NODES)
+    pods, _ = await client.list(paths.PODS)
+    try:
+        limits, _ = await client.list(paths.QUOTAS)
+    except errors.Denied:
+        words = "ResourceQuotas may not be listed: what namespaces may hold is not looked at"
+        return Objects(nodes=nodes, pods=pods, unknown=(words,))
+    return Objects(nodes=nodes, pods=pods, quotas=limits)
+
+
+def opened(
+    found: Objects, configured: settings.Settings, now: datetime.datetime, *, besides: str = ""
+) -> flow_books.Books:
+    """Return books that have taken the objects in.
+
+    Args:
+        found: what was listed.
+        configured: the settings; cards are there and held whatever the operator serves,
+            so every vendor counts.
+        now: the time.
+        besides: leave out the pod of that UID.
+    """
+    configured = settings.with_every_vendor(configured)
+    books = flow_books.open_books(configured, registry.build(configured))
+    _take_in(books, found.nodes, now)
+    aliases = configured.resource_aliases
+    for raw in found.quotas:
+        limits = vendor_quotas.quota_record(raw, books.vendors, aliases=aliases)
+        quotas.quota_seen(books, limits)
+    for raw in found.pods:
+        record = pod_record(books, raw)
+        if record.key.uid != besides:
+            pod_events.pod_seen(books, record)
+    return books
+
+
+def pod_record(books: flow_books.Books, raw: Json) -> records.PodRecord:
+    """Return a pod as the flows see it."""
+    aliases = books.settings.resource_aliases
+    return vendor_records.pod_record(raw, books.vendors, aliases=aliases)
+
+
+def _take_in(books: flow_books.Books, nodes: Iterable[Json], now: datetime.datetime) -> None:
+    for raw in nodes:
+        register.node_seen(books, vendor_records.node_record(raw, books.vendors), now)
