@@ -97,6 +97,8 @@ async def test_a_port_in_use_is_named(tmp_path) -> None:
             f"127.0.0.1:{port}",
             "--metrics-bind",
             "127.0.0.1:0",
+            "--state-bind",
+            "127.0.0.1:0",
         )
     finally:
         server.close()
@@ -131,6 +133,8 @@ async def test_an_unreachable_api_server_is_waited_for_and_not_ready(tmp_path) -
             "127.0.0.1:0",
             "--metrics-bind",
             f"127.0.0.1:{metrics.number}",
+            "--state-bind",
+            "127.0.0.1:0",
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
         )
@@ -154,7 +158,11 @@ async def test_an_unreachable_api_server_is_waited_for_and_not_ready(tmp_path) -
 
 
 async def test_an_api_server_that_goes_away_later_costs_readiness_and_nothing_known() -> None:
-    async with world() as here, here.simulate({"name": "node-a", "cards": 2}):
+    name = "test_an_api_server_that_goes_away_later_costs_readiness_and_nothing_known"
+    async with (
+        world(restarted_in=name) as here,
+        here.simulate({"name": "node-a", "cards": 2}),
+    ):
         await here.create(nvidia_pod("before", memory=2000))
         await here.until_phase("success", "before")
         known = await here.ledger()

@@ -13,7 +13,8 @@ from cryptography.hazmat.primitives import serialization
 from support import chart_cluster
 from support.chart_release import NAME, WEBHOOK, Release, release
 from support.helm import CHART, NAMESPACE, RELEASE, Helm
-from support.world import nvidia_pod
+from support.samples import Samples
+from support.world import fetch, nvidia_pod
 from vgpu_operator.agent import simulator, spec
 from vgpu_operator.kube import clock, errors, paths
 from vgpu_operator.webhook import issue
@@ -195,6 +196,10 @@ async def test_a_certificate_and_its_authority_are_renewed_while_pods_are_admitt
         assert faults == []
         assert len(admitted) > 100
         assert set(admitted) == {"hami-scheduler"}
+        page = Samples(await fetch(f"{here.metrics_url}/metrics"))
+        end_s = page.total("vgpu_webhook_certificate_expiry_timestamp_seconds")
+        shown = x509.load_pem_x509_certificate(await here.shown_certificate())
+        assert end_s == shown.not_valid_after_utc.timestamp()
 
 
 async def trust(here: Release, bundle: bytes) -> None:

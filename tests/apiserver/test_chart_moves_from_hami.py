@@ -10,8 +10,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from support import api_audit, chart_cluster
 from support.chart_release import NAME, Release, release
-from support.helm import NAMESPACE, ROOT, Helm
+from support.helm import NAMESPACE, RELEASE, ROOT, Helm
 from support.world import fetch, nvidia_pod
 from vgpu_operator.agent import simulator, spec
 from vgpu_operator.kube import clock, paths
@@ -31,6 +32,8 @@ HAMIS = {
 }
 """What HAMi v2.10.0 leaves on a pod that its plugin has served."""
 
+LOCK = "hami.io/mutex.lock"
+CHARGED = "hami.io/vgpu-devices-allocated"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 
 
@@ -130,6 +133,122 @@ async def test_case_182_pods_of_hami_keep_their_cards_while_the_scheduler_change
             assert after["spec"] == before["spec"]
             touched = [one.uri for one in here.requests() if one.name == "old"]
             assert touched == []
+
+
+async def hamis_bind(here: Release, name: str, devices: str) -> None:
+    """Place a pod on n1 as HAMi v2.10.0 does: the lock, the annotations, then the Binding."""
+    now = clock.SystemClock().now()
+    lock = f"{now:%Y-%m-%dT%H:%M:%SZ},default,{name}"
+    notes = {
+        "hami.io/bind-phase": "allocating",
+        "hami.io/bind-time": str(int(now.timestamp())),
+        "hami.io/vgpu-devices-allocated": devices,
+        "hami.io/vgpu-devices-to-allocate": devices,
+        "hami.io/vgpu-node": "n1",
+        "hami.io/vgpu-time": str(int(now.timestamp())),
+    }
+    metadata = {"annotations": notes, "labels": {"hami.io/vgpu-node": "n1"}}
+    await here.kube.patch(paths.node("n1"), {"metadata": {"annotations": {LOCK: lock}}})
+    await here.kube.patch(paths.pod("default", name), {"metadata": metadata})
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name, "namespace": "default"},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+    }
+    await here.kube.create(paths.binding("default", name), body)
+
+
+def charged_by_hami(pods: list[Json]) -> dict[str, tuple[int, int, int]]:
+    """Return slots, MiB and cores by card, as HAMi's scheduler counts them when it starts.
+
+    It takes every pod that has ``hami.io/vgpu-node`` and has not ended, and reads its
+    ``…-allocated``: containers end with ``;``, cards with ``:``, four fields each.
+    """
+    used: dict[str, tuple[int, int, int]] = {}
+    for pod in pods:
+        notes = api_audit.annotations(pod)
+        if "hami.io/vgpu-node" not in notes or pod["status"]["phase"] in ("Succeeded", "Failed"):
+            continue
+        for container in api_audit.shares(notes["hami.io/vgpu-devices-allocated"]):
+            for card, memory, cores in container:
+                slots, held, percent = used.get(card, (0, 0, 0))
+                used[card] = (slots + 1, held + memory, percent + cores)
+    return used
+
+
+async def node_notes(here: Release) -> dict[str, str]:
+    return api_audit.annotations(await here.kube.get(paths.node("n1")))
+
+
+async def test_hami_comes_back_and_finds_what_we_have_promised_and_nothing_in_its_way(
+    helm: Helm, tmp_path: Path
+) -> None:
+    async with release(helm, tmp_path) as here:
+        here.values["devicePlugin"] = {"enabled": False}
+        here.install()
+        simulation = simulator.Simulator(
+            here.kube, spec.Simulation.model_validate(ONE_CARD), clock.SystemClock()
+        )
+        async with simulation:
+            before = await node_notes(here)
+            await here.start()
+            pods = paths.namespaced("default", "pods")
+            old = nvidia_pod("old", memory=3000, cores=30)
+            old["metadata"] |= {"annotations": HAMIS | {CHARGED: "GPU-n1-0,NVIDIA,3000,30:;"}}
+            old["spec"] |= {"nodeName": "n1", "schedulerName": "hami-scheduler"}
+            old["metadata"]["labels"] = {"hami.io/webhook": "ignore"}  # it passed HAMi's
+            await here.kube.create(pods, old)
+            await here.kube.create(pods, nvidia_pod("ours", memory=2000, cores=10, containers=2))
+            await here.until_phase("success", "old", "ours")
+
+            async def unlocked() -> bool:
+                return LOCK not in await node_notes(here)
+
+            await here.until("the node's lock is gone", unlocked)
+
+            # What "scale ours to 0" does. HAMi's scheduler could take over now: its Lease is
+            # free at once, and the handshake is one that it stamps itself.
+            await here.plane.components["chart-scheduler"].stop()
+            await here.stop()
+            lease = await here.kube.get(f"{LEASES}/hami-scheduler")
+            assert lease["spec"].get("holderIdentity", "") == ""
+            notes = await node_notes(here)
+            stamped = notes.pop("hami.io/node-handshake")
+            assert re.fullmatch(r"Requesting_\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", stamped)
+            before.pop("hami.io/node-handshake", None)
+            assert notes == before
+
+            # What ``helm uninstall`` does: then HAMi registers the node at its first look.
+            job = (await here.hook("cleanup"))["spec"]["template"]["spec"]
+            account = chart_cluster.service_account(here.plane, job["serviceAccountName"])
+            ran = here.vgpu(account, *job["containers"][0]["args"])
+            assert ran.returncode == 0, ran.stderr
+            here.change("uninstall", RELEASE, "--no-hooks")
+            assert await node_notes(here) == before
+            hooks, _ = await here.kube.list(
+                chart_cluster.collection("MutatingWebhookConfiguration")
+            )
+            assert hooks == []
+
+            listed, _ = await here.kube.list(pods)
+            assert charged_by_hami(listed) == {"GPU-n1-0": (3, 7000, 50)}
+            ours = await here.kube.get(paths.pod("default", "ours"))
+            held = api_audit.annotations(ours)
+            assert held[CHARGED] == "GPU-n1-0,NVIDIA,2000,10:;GPU-n1-0,NVIDIA,2000,10:;"
+            assert set(held["hami.io/vgpu-devices-to-allocate"]) <= {";"}
+            assert held["hami.io/bind-phase"] == "success"
+            assert held["hami.io/vgpu-node"] == "n1"
+            assert ours["metadata"]["labels"]["hami.io/vgpu-node"] == "n1"
+            for seconds in ("hami.io/bind-time", "hami.io/vgpu-time"):
+                assert held[seconds].isdecimal()
+
+            # HAMi's scheduler takes the Lease, and the node's plugin serves what it places.
+            async with hamis_scheduler(here):
+                await here.kube.create(pods, nvidia_pod("next", scheduler="hami-scheduler"))
+                await hamis_bind(here, "next", "GPU-n1-0,NVIDIA,1000,0:;")
+                await here.until_phase("success", "next")
+                await here.until("HAMi's lock is gone", unlocked)
 
 
 RESOURCES_OF_1_34 = ("resourceclaims", "resourceslices", "deviceclasses")

@@ -1,7 +1,7 @@
 """Who is no program of the protocol and writes its annotations is warned or refused."""
 
-import asyncio
-from collections.abc import AsyncIterator
+import dataclasses
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,40 +52,57 @@ async def writer(here: Release, user: str) -> client.KubeClient:
     )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Write:
+    """One write of annotations to the API server."""
+
+    method: str
+    path: str
+    body: Json
+    params: Mapping[str, str] | None = None
+
+
+def write(what: str, annotations: Json) -> Write:
+    """Return how these annotations get onto that; new things are tried only."""
+    metadata = {"annotations": annotations}
+    once = {"dryRun": "All"}
+    changed = {"metadata": metadata}
+    match what:
+        case "a new pod":
+            pod = nvidia_pod("new")
+            pod["metadata"]["annotations"] = annotations
+            pods = paths.namespaced("default", "pods")
+            return Write(method="POST", path=pods, body=pod, params=once)
+        case "a pod":
+            return Write(method="PATCH", path=paths.pod("default", "p1"), body=changed)
+        case "a pod's status":
+            path = f"{paths.pod('default', 'p1')}/status"
+            return Write(method="PATCH", path=path, body=changed)
+        case "a node":
+            return Write(method="PATCH", path=paths.node("n1"), body=changed)
+        case _:
+            assert what in ("a Binding", "a Binding of the older form")
+            newer = what == "a Binding"
+            body = {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": "p1", "namespace": "default", **metadata},
+                "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+            }
+            path = (
+                paths.binding("default", "p1") if newer else paths.namespaced("default", "bindings")
+            )
+            return Write(method="POST", path=path, body=body, params=once)
+
+
 async def tried(user: client.KubeClient, what: str, annotations: Json) -> str:
     """Write annotations and return the refusal; empty when it was taken."""
-    metadata = {"annotations": annotations}
+    asked = write(what, annotations)
     try:
-        match what:
-            case "a new pod":
-                pod = nvidia_pod("new")
-                pod["metadata"]["annotations"] = annotations
-                await user.request(
-                    "POST",
-                    paths.namespaced("default", "pods"),
-                    body=pod,
-                    params={"dryRun": "All"},
-                )
-            case "a pod":
-                await user.patch(paths.pod("default", "p1"), {"metadata": metadata})
-            case "a pod's status":
-                path = f"{paths.pod('default', 'p1')}/status"
-                await user.patch(path, {"metadata": metadata})
-            case "a node":
-                await user.patch(paths.node("n1"), {"metadata": metadata})
-            case "a Binding" | "a Binding of the older form":
-                path = (
-                    paths.binding("default", "p1")
-                    if what == "a Binding"
-                    else paths.namespaced("default", "bindings")
-                )
-                body = {
-                    "apiVersion": "v1",
-                    "kind": "Binding",
-                    "metadata": {"name": "p1", "namespace": "default", **metadata},
-                    "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
-                }
-                await user.request("POST", path, body=body, params={"dryRun": "All"})
+        if asked.method == "PATCH":
+            await user.patch(asked.path, asked.body)
+        else:
+            await user.request("POST", asked.path, body=asked.body, params=asked.params)
     except (errors.Denied, errors.Invalid) as fault:
         return str(fault)
     return ""
@@ -135,32 +152,39 @@ async def test_at_deny_only_programs_of_the_protocol_write_its_annotations(
 
 async def test_at_warn_a_writer_is_warned_and_not_stopped(here: Release) -> None:
     here.change("upgrade", RELEASE, str(CHART), values=values("Warn"))
-    path = here.plane.kubeconfig_for("mallory", ["system:masters"])
-    async with await client.KubeClient.connect(kubeconfig=str(path)) as mallory:
+    async with await writer(here, "mallory") as mallory:
 
-        async def taken() -> bool:
-            return await tried(mallory, "a pod", FORGED) == ""
+        async def in_force() -> bool:
+            return await tried(mallory, "a pod", FORGED) == "" and bool(
+                await warnings(mallory, "a new pod", FORGED)
+            )
 
-        await here.until("writes are taken", taken)
-        warnings = await asyncio.wait_for(warned(mallory), timeout=60)
-    assert any("hami.io/bind-phase" in text for text in warnings)
+        await here.until("writes are taken, with a warning", in_force)
+        for what, (key,) in WRITES.items():
+            (text,) = await warnings(mallory, what, {key: f"mallory's {what}"})
+            assert "mallory is no program of the accelerator protocol" in text, what
+            assert key in text, what
+        for what in WRITES:
+            assert await warnings(mallory, what, {**CHOICE, "note": f"of {what}"}) == [], what
+    async with await writer(here, f"{ACCOUNT}device-plugin") as plugin:
+        for what, (key,) in WRITES.items():
+            assert await warnings(plugin, what, {key: f"the plugin's {what}"}) == [], what
 
 
-async def warned(user: client.KubeClient) -> list[str]:
-    """Write again until the answer holds a warning, and return it."""
+async def warnings(user: client.KubeClient, what: str, annotations: Json) -> list[str]:
+    """Write annotations, which must be taken, and return what the answer warns of."""
+    asked = write(what, annotations)
     session: aiohttp.ClientSession = user._session
-    for number in range(200):
-        body = {"metadata": {"annotations": {"hami.io/bind-phase": f"x{number}"}}}
-        async with session.patch(
-            user.server_url + paths.pod("default", "p1"),
-            json=body,
-            headers={"Content-Type": client.MERGE_PATCH},
-        ) as answer:
-            assert answer.status == 200
-            if found := answer.headers.getall("Warning", []):
-                return found
-        await asyncio.sleep(0.1)
-    return []
+    kind = client.MERGE_PATCH if asked.method == "PATCH" else "application/json"
+    async with session.request(
+        asked.method,
+        user.server_url + asked.path,
+        json=asked.body,
+        params=asked.params,
+        headers={"Content-Type": kind},
+    ) as answer:
+        assert answer.status in (200, 201), await answer.text()
+        return answer.headers.getall("Warning", [])
 
 
 async def test_every_object_of_the_release_is_there(here: Release) -> None:

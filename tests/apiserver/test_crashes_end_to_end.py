@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from support import api_audit
+from support import api_audit, chart_account
 from support.world import World, nvidia_pod, world
 from vgpu_operator.cli import stack as cli_stack
 
@@ -99,7 +99,7 @@ async def test_6_a_pod_deleted_before_its_allocation_frees_lock_and_cards() -> N
 async def test_9_a_replica_that_does_not_lead_writes_nothing() -> None:
     async with world() as here:
         follower = here.stack.start_operator(
-            "follower", lease="kube-system/nobody-holds-it", hostname="nobody"
+            "follower", lease="/".join(chart_account.LEASE), hostname="nobody"
         )
         await follower.until_ready()
         # Admission works on every ready replica, whoever leads.

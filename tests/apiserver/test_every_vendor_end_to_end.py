@@ -7,6 +7,8 @@ leave; the operator and the simulated nodes run for all tests of this file.
 
 import asyncio
 import contextlib
+import dataclasses
+import datetime
 import itertools
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -18,6 +20,8 @@ import pytest_asyncio
 
 from support import api_audit, recorded_asks
 from support.world import World, world
+from vgpu_operator.cli import doctor_reader
+from vgpu_operator.flows.doctor import catalogue
 from vgpu_operator.kube import paths
 from vgpu_operator.model import settings
 from vgpu_operator.vendors import registry
@@ -510,3 +514,10 @@ async def test_must_hold_4_nothing_is_left_wrong_at_the_end(here: World) -> None
     assert await here.events("NodeLockStuck") == []
     assert await here.events("RegisterUnreadable") == []
     await here.assert_sound()
+
+    # A look long after everything has been served: nothing is known to be wrong.
+    reader = doctor_reader.Reader(here.kube, settings.build(recorded_asks.EVERY_VENDOR))
+    cluster, _ = await reader.read()
+    later = dataclasses.replace(cluster, now=cluster.now + datetime.timedelta(hours=1))
+    report = catalogue.examine(later)
+    assert [(one.signature, str(one.place), one.evidence) for one in report.findings] == []

@@ -189,8 +189,16 @@ async def _bound(here: World, name: str) -> str:
 
 async def test_a_refused_pod_is_told_why_in_words_that_a_person_understands() -> None:
     async with world() as here, here.simulate({"name": "node-a", "cards": 2}):
-        await here.create(nvidia_pod("greedy", memory=30000))
+        await here.create(nvidia_pod("holder", memory=20000))
+        await here.until_phase("success", "holder")
+        await here.create(nvidia_pod("greedy", memory=6000, count=2))
 
         told = await here.until_event("FilteringFailed", "greedy")
 
-        assert told["message"] == "1 nodes CardInsufficientMemory (node-a)"
+        promise = api_audit.annotations(await here.pod("holder"))[api_audit.ALLOCATED]
+        (((card, _, _),),) = api_audit.shares(promise)
+        assert told["message"] == (
+            "1 nodes AllocatedCardsInsufficientRequest (node-a); closest is node-a, where 1 of 2"
+            f" cards would do; the next: card {card}: 6000 MiB asked, 4576 of 24576 MiB free"
+            " (held by holder 20000 MiB)"
+        )

@@ -163,8 +163,3 @@ CASES: Final[Mapping[str, Mapping[int, str]]] = {
 
 NOT_TESTED: Final[Mapping[str, str]] = {}
 """Cases that do not apply here, and why, in a sentence."""
-
-WAIT_FOR_THE_METRIC: Final[Mapping[str, str]] = {
-    "159": "How long locks are waited for and held is tested when there are series of it.",
-}
-"""Cases of which all but a metric is tested, and which that is, in a sentence."""

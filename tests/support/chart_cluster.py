@@ -4,11 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from support.helm import NAMESPACE
+from support.helm import NAMESPACE, RELEASE
 from vgpu_operator.cli.cluster.control_plane import ControlPlane
 from vgpu_operator.kube import client
 
 Json = dict[str, Any]
+
+SCHEDULER = f"{RELEASE}-vgpu-operator-scheduler"
+"""The Deployment of kube-scheduler and operator, and its ServiceAccount."""
+
+CLEANUP = f"{RELEASE}-vgpu-operator-cleanup"
+"""The hook that cleans up, and its ServiceAccount."""
 
 PATHS = {
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
@@ -38,9 +44,12 @@ PATHS = {
 """Collections of every kind that the chart makes for the API server itself."""
 
 
+_BESIDE_IT = {"Namespace": "/api/v1/namespaces", "Pod": "/api/v1/namespaces/{}/pods"}
+
+
 def collection(kind: str, namespace: str = NAMESPACE) -> str:
     """Return the path of a collection."""
-    return PATHS[kind].format(namespace)
+    return (PATHS | _BESIDE_IT)[kind].format(namespace)
 
 
 def object_path(item: Json) -> str:
@@ -69,7 +78,12 @@ async def everything(kube: client.KubeClient) -> dict[str, Json]:
     return found
 
 
+def user(account: str, namespace: str = NAMESPACE) -> str:
+    """Return what the API server calls a ServiceAccount."""
+    return f"system:serviceaccount:{namespace}:{account}"
+
+
 def service_account(plane: ControlPlane, name: str, namespace: str = NAMESPACE) -> Path:
     """Return a kubeconfig that the API server takes for this ServiceAccount's."""
     groups: Sequence[str] = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
-    return plane.kubeconfig_for(f"system:serviceaccount:{namespace}:{name}", groups)
+    return plane.kubeconfig_for(user(name, namespace), groups)

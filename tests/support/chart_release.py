@@ -16,16 +16,16 @@ from typing import Any
 
 import yaml
 
-from support import chart_cluster, waiting
+from support import chart_cluster, chart_pod, rights_used, waiting
 from support.helm import CHART, NAMESPACE, RELEASE, Helm
-from vgpu_operator.cli.cluster import audit, ports, probe
+from vgpu_operator.cli.cluster import audit, probe
 from vgpu_operator.cli.cluster.control_plane import ControlPlane, ControlPlaneOptions
 from vgpu_operator.cli.cluster.process import Component
 from vgpu_operator.kube import client, paths
 
 Json = dict[str, Any]
 
-NAME = "vgpu-vgpu-operator-scheduler"
+NAME = chart_cluster.SCHEDULER
 WEBHOOK = "vgpu-vgpu-operator-webhook"
 LIMIT_S = 60.0
 
@@ -38,9 +38,9 @@ class Release:
     kube: client.KubeClient
     helm: Helm
     folder: Path
-    webhook: ports.ReservedPort
-    others: list[ports.ReservedPort]
+    addresses: chart_pod.Addresses
     values: Json
+    rights: rights_used.Observer
     started: list[Component] = field(default_factory=list)
 
     def change(self, *arguments: str, values: Mapping[str, Any] | None = None) -> str:
@@ -49,9 +49,9 @@ class Release:
         assert answer.code == 0, answer.complaint
         return answer.out
 
-    def install(self, *arguments: str) -> str:
+    def install(self, *arguments: str, chart: Path = CHART) -> str:
         return self.change(
-            *("install", RELEASE, str(CHART), "--create-namespace", *arguments),
+            *("install", RELEASE, str(chart), "--create-namespace", *arguments),
             values=self.values,
         )
 
@@ -60,7 +60,7 @@ class Release:
 
     @property
     def metrics_url(self) -> str:
-        return f"http://127.0.0.1:{self.others[1].number}"
+        return f"http://127.0.0.1:{self.addresses.metrics.number}"
 
     async def start(self) -> None:
         """Start the pod's two containers, and wait until it is ready."""
@@ -73,42 +73,23 @@ class Release:
 
     async def start_unready(self) -> Component:
         """Start the pod's two containers, as its ServiceAccount; return the operator."""
-        account = chart_cluster.service_account(self.plane, NAME)
-        extender, metrics = (port.number for port in self.others)
-        texts = {
-            **(await self.read("ConfigMap", NAME))["data"],
-            **(await self.read("ConfigMap", f"{NAME}-device"))["data"],
-        }
-        for name, text in texts.items():
-            (self.folder / name).write_text(text)
-        deployment = await self.read("Deployment", NAME)
-        containers = {
-            one["name"]: one for one in deployment["spec"]["template"]["spec"]["containers"]
-        }
-        here = {
-            "--config": str(self.folder / "settings.yaml"),
-            "--device-config": str(self.folder / "device-config.yaml"),
-            "--extender-bind": f"127.0.0.1:{extender}",
-            "--metrics-bind": f"127.0.0.1:{metrics}",
-            "--webhook-bind": f"127.0.0.1:{self.webhook.number}",
-        }
-        arguments = []
-        for argument in containers["vgpu-operator"]["args"]:
-            option, _, value = argument.partition("=")
-            arguments.append(f"{option}={here.get(option, value)}" if value else option)
-        argv = [
-            *(sys.executable, "-m", "vgpu_operator", *arguments),
-            *("--kubeconfig", str(account), "--leader-hostname", "pod-1"),
-        ]
+        await self.rights.note_rights()
+        template = (await self.read("Deployment", NAME))["spec"]["template"]
+        commands = chart_pod.commands(
+            template,
+            await chart_pod.mounted(self.kube, template),
+            folder=self.folder,
+            at=self.addresses,
+            access=(chart_cluster.service_account(self.plane, NAME), "pod-1"),
+        )
         operator = Component(
-            "chart-operator", argv, log_file=self.plane.logs / "chart-operator.log"
+            "chart-operator", commands.operator, log_file=self.plane.logs / "chart-operator.log"
         )
         operator.start()
         self.started.append(operator)
-        config = yaml.safe_load(texts["config.yaml"])
-        config["extenders"][0]["urlPrefix"] = f"http://127.0.0.1:{extender}"
-        config["clientConnection"] = {"kubeconfig": str(account)}
-        await self.plane.start_scheduler(config, name="chart-scheduler", hostname="pod-1")
+        await self.plane.start_scheduler(
+            commands.scheduler, name="chart-scheduler", hostname="pod-1"
+        )
         return operator
 
     async def stop(self) -> None:
@@ -158,7 +139,7 @@ class Release:
         """Return the certificate that a new caller of the webhook is shown."""
 
         def fetch() -> bytes:
-            address = ("127.0.0.1", self.webhook.number)
+            address = ("127.0.0.1", self.addresses.webhook.number)
             return ssl.get_server_certificate(address, timeout=5).encode()
 
         return await asyncio.to_thread(fetch)
@@ -176,19 +157,17 @@ async def release(
         ControlPlane(ControlPlaneOptions(audit=True)) as plane,
         await client.KubeClient.connect(kubeconfig=str(plane.kubeconfig)) as kube,
     ):
-        reserved = [ports.ReservedPort() for _ in range(3)]
-        webhook = {
-            "failurePolicy": "Fail",
-            "customURL": {"enabled": True, "host": "127.0.0.1", "port": reserved[0].number},
-        }
+        addresses = chart_pod.Addresses.reserve()
+        url = {"enabled": True, "host": "127.0.0.1", "port": addresses.webhook.number}
+        webhook = {"failurePolicy": "Fail", "customURL": url}
         here = Release(
             plane=plane,
             kube=kube,
             helm=Helm(program=helm.program, home=helm.home, kubeconfig=plane.kubeconfig),
             folder=folder,
-            webhook=reserved[0],
-            others=reserved[1:],
+            addresses=addresses,
             values={"scheduler": {"admissionWebhook": webhook}, **(values or {})},
+            rights=rights_used.Observer(kube, plane.audit_log),
         )
         try:
             yield here
@@ -198,5 +177,6 @@ async def release(
             raise
         finally:
             await here.stop()
-            for port in reserved:
-                port.release()
+            addresses.release()
+            here.rights.note_use()
+        here.rights.judge()

@@ -216,4 +216,21 @@ BY_DESIGN: tuple[ByDesign, ...] = (
         why="It is so with Kubernetes' own; with HAMi the one counts that was seen last.",
         test="unit/cases/test_cases_h_quota.py::test_of_several_quotas_the_tightest_holds",
     ),
+    # Metrics
+    ByDesign(
+        name="cards-are-exported-by-the-leader-only",
+        what="Series of cards, shares and quotas come from the replica that leads.",
+        why="With HAMi every replica exports its pods, and one that has lost the Lease its last "
+        "cards too: a sum over all replicas counts twice.",
+        test="unit/metrics/test_collector.py"
+        "::test_case_151_a_follower_exports_its_own_state_and_no_allocation",
+    ),
+    ByDesign(
+        name="containers-have-series-of-their-own",
+        what="`container_index` is the container's place in its pod, init containers first, and "
+        "the label `container` its name.",
+        why="With HAMi the index is always 0, and several containers are one series.",
+        test="unit/metrics/test_collector.py"
+        "::test_case_148_a_share_says_the_containers_place_in_the_pod_init_first",
+    ),
 )

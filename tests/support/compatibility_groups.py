@@ -124,6 +124,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "metax-memory-in-gib",
         "all-cards-that-were-asked-for",
     ),
+    "Metrics": (
+        "cards-are-exported-by-the-leader-only",
+        "containers-have-series-of-their-own",
+    ),
 }
 
 

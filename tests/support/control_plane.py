@@ -19,9 +19,12 @@ import pytest
 import pytest_asyncio
 from kubernetes_asyncio import client, config
 
-from vgpu_operator.cli.cluster import binary
+from vgpu_operator.cli.cluster import binary, versions
 from vgpu_operator.cli.cluster.control_plane import ControlPlane, ControlPlaneOptions
 from vgpu_operator.cli.cluster.errors import ClusterError
+
+OLDEST = "1.34.4"
+"""The oldest Kubernetes that docs/install.md names, by the newest release that Go modules give."""
 
 _KEPT_LOGS = pytest.StashKey[list[Path]]()
 
@@ -29,10 +32,18 @@ _KEPT_LOGS = pytest.StashKey[list[Path]]()
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def control_plane_program(request: pytest.FixtureRequest) -> Path:
     """Build the control plane once; where that is impossible, skip, or fail in CI."""
-    terminal: Any = request.config.pluginmanager.get_plugin("terminalreporter")
+    return await build(request.config, versions.PINNED)
+
+
+async def build(settings: pytest.Config, kubernetes_version: str) -> Path:
+    """Build a control plane once; where that is impossible, skip, or fail in CI."""
+    terminal: Any = settings.pluginmanager.get_plugin("terminalreporter")
+    # The reporter's own stream: capturing would hide minutes of progress.
+    report = getattr(terminal, "write_line", print)
     try:
-        # The reporter's own stream: capturing would hide five minutes of progress.
-        return await binary.build_in_background(report=getattr(terminal, "write_line", print))
+        return await binary.build_in_background(
+            kubernetes_version=kubernetes_version, report=report
+        )
     except ClusterError as fault:
         reason = f"no local control plane: {fault}"
         if os.environ.get("CI") == "true":

@@ -29,6 +29,7 @@ class Shell:
             may_write=lambda: self.books.leader,
             on_failure=lambda *_: None,
             on_drop=lambda _: None,
+            message=lambda event, now: event.message,
         )
         self.failed: list[effects.EffectFailed] = []
         self.performer = perform.Performer(
@@ -50,10 +51,15 @@ class Shell:
             on_audit=self.audits.append,
         )
         self.binder = binder.Binder(
-            self.books, self.clock, performer=self.performer, waits=self.waits
+            self.books,
+            self.clock,
+            performer=self.performer,
+            waits=self.waits,
+            observe=lambda phase, seconds: self._observe_phase("bind", phase, seconds),
         )
         self.not_serving = ""
         self.observed: list[tuple[str, str]] = []
+        self.phases: list[tuple[str, str, float]] = []
         self.rejected: dict[str, int] = {}
 
     def desk(self) -> routes.Desk:
@@ -66,10 +72,14 @@ class Shell:
             may_serve=self._may_serve,
             observe=lambda verb, outcome, _: self.observed.append((verb, outcome)),
             reject=self._reject,
+            observe_phase=self._observe_phase,
         )
 
     async def _may_serve(self) -> str:
         return self.not_serving
+
+    def _observe_phase(self, verb: str, phase: str, seconds: float) -> None:
+        self.phases.append((verb, phase, seconds))
 
     def _reject(self, counts: Mapping[str, int]) -> None:
         self.rejected.update(counts)

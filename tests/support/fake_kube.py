@@ -9,6 +9,7 @@ strategic merge, JSON patch) is the real server's business: test it there.
 
 import asyncio
 import copy
+import datetime
 import itertools
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -49,11 +50,13 @@ class FakeKube(client.KubeClient):
     Attributes:
         requests: every request in order; clear it to count from a point on.
         objects: by path, as stored; change them only with ``put``.
+        logs: of containers, by path.
     """
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.objects: dict[str, Json] = {}
+        self.logs: dict[str, str] = {}
         self._version = itertools.count(1)
         self._latest = 0
         self._oldest = 0
@@ -131,6 +134,16 @@ class FakeKube(client.KubeClient):
         if path == "/version":
             return {"gitVersion": "v1.36.0"}
         return copy.deepcopy(self._answer(verb, path, copy.deepcopy(body), dict(params or {})))
+
+    async def text(self, path: str, params: Mapping[str, str] | None = None) -> str:
+        """Answer with what ``logs`` holds."""
+        self.requests.append(Request(verb="GET", path=path))
+        self._maybe_fail("GET", path)
+        return self.logs.get(path, "")
+
+    async def server_time(self) -> datetime.datetime | None:
+        """Say nothing of the time: the caller's own clock counts."""
+        return None
 
     async def watch(
         self, path: str, *, resource_version: str, params: Mapping[str, str] | None = None

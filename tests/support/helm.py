@@ -160,16 +160,21 @@ def one(objects: Sequence[Json], kind: str, name: str = "") -> Json:
     return found
 
 
-@pytest.fixture(scope="session")
-def helm_program(request: pytest.FixtureRequest) -> Path:
+def program(report: Any = print) -> Path:
     """Build Helm once; where that is impossible, skip, or fail in CI."""
-    terminal: Any = request.config.pluginmanager.get_plugin("terminalreporter")
     try:
-        return build(report=getattr(terminal, "write_line", print))
+        return build(report=report)
     except ClusterError as fault:
         if os.environ.get("CI") == "true":
             pytest.fail(f"no Helm: {fault}", pytrace=False)
         pytest.skip(f"no Helm: {fault}")
+
+
+@pytest.fixture(scope="session")
+def helm_program(request: pytest.FixtureRequest) -> Path:
+    """Give Helm, built with a word on the terminal about how it goes."""
+    terminal: Any = request.config.pluginmanager.get_plugin("terminalreporter")
+    return program(getattr(terminal, "write_line", print))
 
 
 @pytest.fixture

@@ -20,9 +20,8 @@ from typing import Any
 import aiohttp
 import yaml
 
-from support import waiting
+from support import chart_account, waiting
 from support.slow_api import SlowApi, slow_api
-from vgpu_operator.cli import grounds
 from vgpu_operator.cli import stack as cli_stack
 from vgpu_operator.cli.cluster import kubeconfig, scheduler_config
 from vgpu_operator.cli.cluster.control_plane import ControlPlane, ControlPlaneOptions
@@ -40,7 +39,7 @@ RETRY_S = 0.3
 LOCK_EXPIRY_S = 3.0
 """How old a lock may grow: less than the Lease, so that a frozen leader outlives both."""
 
-LEASE = ("kube-system", "vgpu-scheduler")
+LEASE = chart_account.LEASE
 LIMIT_S = 120.0
 """How long a condition may take before a test gives up: far above what it does take."""
 
@@ -233,12 +232,15 @@ async def replicas(
     """Run two replicas and the agents of these nodes on a control plane of their own."""
     configured = {"lock": {"expiryS": LOCK_EXPIRY_S}, **(configured or {})}
     async with (
-        ControlPlane(ControlPlaneOptions()) as plane,
+        ControlPlane(ControlPlaneOptions(audit=True)) as plane,
         await client.KubeClient.connect(kubeconfig=str(plane.kubeconfig)) as kube,
+        chart_account.installed(
+            plane, kube, configured=configured, restarted_in="support.replicas"
+        ) as ground,
         slow_api(plane.server_url) as relay_a,
         slow_api(plane.server_url) as relay_b,
     ):
-        stack = cli_stack.Stack(grounds.LocalGround(plane), configured=configured)
+        stack = cli_stack.Stack(ground, configured=configured)
         agents = _agents(plane, simulation)
         keeping: asyncio.Task[None] | None = None
         try:

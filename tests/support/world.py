@@ -4,11 +4,10 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
-from support import api_audit, ledger_page, samples, waiting
+from support import api_audit, chart_account, ledger_page, rights_used, samples, waiting
 from vgpu_operator.agent import simulator, spec
-from vgpu_operator.cli import grounds
 from vgpu_operator.cli import stack as cli_stack
-from vgpu_operator.cli.cluster import audit
+from vgpu_operator.cli.cluster import audit, versions
 from vgpu_operator.cli.cluster.control_plane import ControlPlane, ControlPlaneOptions
 from vgpu_operator.kube import client, clock, errors, paths
 
@@ -162,7 +161,7 @@ class World:
         text = await fetch(f"{self.replica.metrics_url}/metrics")
         return samples.Samples(text).total(name, **labels)
 
-    def requests(self, user: str = cli_stack.OPERATOR_USER) -> list[audit.AuditedRequest]:
+    def requests(self, user: str = rights_used.OPERATOR) -> list[audit.AuditedRequest]:
         """Return what that user has asked of the API server so far."""
         return [r for r in audit.read_requests(self.plane.audit_log) if r.user == user]
 
@@ -185,18 +184,39 @@ async def fetch(url: str) -> str:
 
 @contextlib.asynccontextmanager
 async def world(
-    *, configured: Mapping[str, Any] | None = None, controller_manager: bool = False
+    *,
+    configured: Mapping[str, Any] | None = None,
+    controller_manager: bool = False,
+    kubernetes_version: str = versions.PINNED,
+    refused_in: str = "",
+    restarted_in: str = "",
+    chart: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[World]:
-    """Run a cluster of its own for one test."""
-    options = ControlPlaneOptions(audit=True, controller_manager=controller_manager)
+    """Run a cluster of its own for one test; its operator has what the chart gives it.
+
+    A test in which requests are refused on purpose gives its name as ``refused_in``: see
+    ``rights_used.DELIBERATE``. ``chart`` holds further values of the chart, for the rights
+    that come with them.
+    """
+    options = ControlPlaneOptions(
+        audit=True, controller_manager=controller_manager, kubernetes_version=kubernetes_version
+    )
     async with (
         ControlPlane(options) as plane,
         await client.KubeClient.connect(kubeconfig=str(plane.kubeconfig)) as kube,
     ):
         try:
-            async with cli_stack.running(
-                grounds.LocalGround(plane), kube, configured=configured
-            ) as (stack, replica):
+            async with (
+                chart_account.installed(
+                    plane,
+                    kube,
+                    configured=configured,
+                    refused_in=refused_in,
+                    restarted_in=restarted_in,
+                    chart=chart,
+                ) as ground,
+                cli_stack.running(ground, kube, configured=configured) as (stack, replica),
+            ):
                 yield World(plane, kube, stack, replica)
         except BaseException:
             _show_logs(plane)

@@ -133,6 +133,9 @@ one place only, the device configuration: kube-scheduler's list is made from it.
 {{- $_ := set $vendors $name (dict "enabled" (get $v.devices $name).enabled) -}}
 {{- end -}}
 {{- $_ := set $settings "vendors" $vendors -}}
+{{- if $v.legacyMetrics -}}
+{{- $_ := set $settings "metrics" (merge (dict "legacyNames" true) (default dict (get $settings "metrics"))) -}}
+{{- end -}}
 {{- toYaml $settings -}}
 {{- end -}}
 

@@ -101,6 +101,19 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
+{{/* Whether the state page is there, and who reaches it: off, pod or cluster. */}}
+{{- define "vgpu.stateReach" -}}
+{{- $state := .Values.state -}}
+{{- if not $state.enabled -}}off
+{{- else if regexMatch "^(127\\.[0-9.]+|localhost|\\[::1\\]):[0-9]+$" $state.bindAddress -}}pod
+{{- else if eq (include "vgpu.certificate" .) "none" -}}
+{{- fail "state.bindAddress is not on loopback, and the state page shows the webhook's certificate there: switch scheduler.admissionWebhook on, or write 127.0.0.1:9396" -}}
+{{- else -}}cluster
+{{- end -}}
+{{- end -}}
+
+{{- define "vgpu.statePort" -}}{{ splitList ":" .Values.state.bindAddress | last }}{{- end -}}
+
 {{/* The user of containers of ours. */}}
 {{- define "vgpu.podSecurity" -}}
 securityContext:

@@ -7,15 +7,9 @@ import pytest
 import yaml
 
 from support.helm import NAMESPACE, ROOT, Helm, one
+from support.rights_used import SYSTEM_ROLES
 
 RIGHTS = ROOT / "operator" / "vgpu_operator" / "cli" / "rbac.yaml"
-
-SYSTEM_ROLES = {
-    "system:kube-scheduler",
-    "system:volume-scheduler",
-    "extension-apiserver-authentication-reader",
-}
-"""What Kubernetes itself gives a kube-scheduler; its rules are not ours to argue."""
 
 KUBE_SCHEDULER_OWN = {("update", "coordination.k8s.io", "leases")}
 """Its Lease has another name than the one in its system role."""
@@ -72,6 +66,21 @@ def granted(objects: list[dict[str, Any]]) -> set[Right]:
             {"scheduler": {"patch": {"enabled": False}}},
             {"vgpu-operator"},
             id="a certificate of one's own",
+        ),
+        pytest.param(
+            {"state": {"access": "token"}},
+            {"vgpu-operator", "vgpu-operator-certificate", "vgpu-operator-state"},
+            id="the state page asks for tokens",
+        ),
+        pytest.param(
+            {"state": {"bindAddress": ":9396"}},
+            {"vgpu-operator", "vgpu-operator-certificate", "vgpu-operator-state"},
+            id="the state page beyond loopback",
+        ),
+        pytest.param(
+            {"state": {"enabled": False, "access": "token"}},
+            {"vgpu-operator", "vgpu-operator-certificate"},
+            id="no state page",
         ),
         pytest.param(
             {"settings": {"bind": {"stuckPod": "delete"}}},

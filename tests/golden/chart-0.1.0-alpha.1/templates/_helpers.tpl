@@ -1,0 +1,121 @@
+{{/* Names, labels, images. */}}
+
+{{- define "vgpu.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* First part of every name: 47 characters leave room for what follows it in 63. */}}
+{{- define "vgpu.fullname" -}}
+{{- $name := include "vgpu.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 47 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 47 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 47 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "vgpu.scheduler" -}}{{ include "vgpu.fullname" . }}-scheduler{{- end -}}
+{{- define "vgpu.devicePlugin" -}}{{ include "vgpu.fullname" . }}-device-plugin{{- end -}}
+{{- define "vgpu.agent" -}}{{ include "vgpu.fullname" . }}-agent{{- end -}}
+{{- define "vgpu.cleanup" -}}{{ include "vgpu.fullname" . }}-cleanup{{- end -}}
+{{- define "vgpu.webhook" -}}{{ include "vgpu.fullname" . }}-webhook{{- end -}}
+{{- define "vgpu.tlsSecret" -}}{{ include "vgpu.scheduler" . }}-tls{{- end -}}
+
+{{- define "vgpu.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride -}}
+{{- end -}}
+
+{{/* Labels that a selector may hold: they never change. Call with (list $ "component"). */}}
+{{- define "vgpu.selector" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ include "vgpu.name" $root }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end -}}
+
+{{- define "vgpu.labels" -}}
+{{- $root := index . 0 -}}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
+{{ include "vgpu.selector" . }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+{{- with $root.Values.global.labels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Metadata of an object. Call with (list $ "component" "name"), or a fourth part: namespaced? */}}
+{{- define "vgpu.metadata" -}}
+{{- $root := index . 0 -}}
+name: {{ index . 2 }}
+{{- if eq (len .) 3 }}
+namespace: {{ include "vgpu.namespace" $root }}
+{{- end }}
+labels:
+  {{- include "vgpu.labels" (list $root (index . 1)) | nindent 2 }}
+{{- with $root.Values.global.annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* An image's full name. Call with (list $ image "tag where it names none"). */}}
+{{- define "vgpu.image" -}}
+{{- $root := index . 0 -}}
+{{- $image := index . 1 -}}
+{{- $registry := default $image.registry $root.Values.global.imageRegistry -}}
+{{- $tag := default (index . 2) $image.tag | toString -}}
+{{- with $registry }}{{ trimSuffix "/" . }}/{{ end -}}
+{{- $image.repository }}{{ ternary "@" ":" (hasPrefix "sha256:" $tag) }}{{ $tag -}}
+{{- end -}}
+
+{{/* Pull secrets of a pod. Call with (list $ image image…). */}}
+{{- define "vgpu.pullSecrets" -}}
+{{- $root := index . 0 -}}
+{{- $all := default list $root.Values.global.imagePullSecrets -}}
+{{- range rest . }}{{ $all = concat $all (default list .pullSecrets) }}{{ end -}}
+{{- $names := list -}}
+{{- range $all }}{{ $names = append $names (ternary . (get (ternary dict . (kindIs "string" .)) "name") (kindIs "string" .)) }}{{ end -}}
+{{- with uniq $names }}
+imagePullSecrets:
+{{- range . }}
+  - name: {{ . }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* The cluster's version without what its maker has put behind it: v1.34.1-gke.100 is v1.34.1. */}}
+{{- define "vgpu.kubeVersion" -}}
+{{- regexFind "^v[0-9]+\\.[0-9]+\\.[0-9]+" .Capabilities.KubeVersion.Version -}}
+{{- end -}}
+
+{{/* Who makes the webhook's certificate: none, operator, cert-manager or secret. */}}
+{{- define "vgpu.certificate" -}}
+{{- $scheduler := .Values.scheduler -}}
+{{- if not $scheduler.admissionWebhook.enabled -}}none
+{{- else if $scheduler.certManager.enabled -}}cert-manager
+{{- else if $scheduler.patch.enabled -}}operator
+{{- else -}}secret
+{{- end -}}
+{{- end -}}
+
+{{/* The user of containers of ours. */}}
+{{- define "vgpu.podSecurity" -}}
+securityContext:
+  runAsNonRoot: true
+  {{- with .Values.scheduler.runAsUser }}
+  runAsUser: {{ int64 . }}
+  runAsGroup: {{ int64 . }}
+  fsGroup: {{ int64 . }}
+  {{- end }}
+  seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "vgpu.containerSecurity" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+{{- end -}}
