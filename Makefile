@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
+# One for what needs a control plane, which mostly waits, and one for all the rest.
+WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -27,7 +29,8 @@ demo: $(STAMP) ## Show the whole protocol on a local cluster, no GPU needed
 
 .PHONY: test
 test: verify ## Linters, types, import contracts, then all tests
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadgroup --no-loadscope-reorder \
+		$(PYTEST_ARGS)
 
 .PHONY: verify
 verify: $(STAMP) ## Everything that needs no running
@@ -35,11 +38,20 @@ verify: $(STAMP) ## Everything that needs no running
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/hadolint Dockerfile
 	$(BIN)/python tools/generate_docs.py --check
 
 .PHONY: docs
 docs: $(STAMP) ## Write the generated parts of docs/ again
 	$(BIN)/python tools/generate_docs.py
+
+.PHONY: manifests
+manifests: $(STAMP) ## Render manifests/ from the chart again (builds Helm once, with Go)
+	PYTHONPATH=operator:tests $(BIN)/python tools/plain_manifests.py
+
+.PHONY: site
+site: $(STAMP) ## Build the documentation as a site into build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .PHONY: format
 format: $(STAMP) ## Format the code
@@ -104,9 +116,17 @@ fuzz-guided: $(STAMP) ## Fuzz one reader by coverage (Linux): TARGET=register SE
 	PYTHONPATH=operator:tests $(BIN)/python tests/fuzz/guided.py $(TARGET) -max_total_time=$(SECONDS) \
 		-artifact_prefix=$(VENV)/fuzz/ $(VENV)/fuzz/$(TARGET) tests/fuzz/corpus/$(TARGET)
 
+.PHONY: screenshots
+screenshots: $(STAMP) ## Take the state page's pictures in docs/images again (needs Chromium)
+	PYTHONPATH=operator:tests $(BIN)/python tools/screenshots.py
+
 .PHONY: wheel
 wheel: $(STAMP) ## Build the wheel into dist/
 	$(BIN)/python -m hatchling build -t wheel
+
+.PHONY: krew
+krew: wheel ## Krew's archive and manifest in build/krew (URI=... HOMEPAGE=...)
+	$(BIN)/python tools/krew.py dist/vgpu_operator-*.whl --uri "$(URI)" --homepage "$(HOMEPAGE)"
 
 .PHONY: clean
 clean: ## Remove .venv and everything that was built here

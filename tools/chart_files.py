@@ -4,6 +4,7 @@ chart_files.FILES: path in the chart, and what its text is. ``generate_docs.py``
 and checks them with the documentation's blocks.
 """
 
+import functools
 import json
 import re
 import textwrap
@@ -14,6 +15,7 @@ from typing import Any, Final
 import chart_kinds
 import chart_schema
 import chart_values
+import dashboards
 import doc_tables
 import pydantic
 import setting_docs
@@ -200,6 +202,10 @@ FILES: Final[Mapping[str, Callable[[], str]]] = {
     "files/device-config-defaults.yaml": device_defaults,
     "files/operator-rules.yaml": operator_rules,
     "files/protocol-keys.yaml": protocol_keys,
+    **{
+        f"dashboards/{board.uid}.json": functools.partial(dashboards.text, board)
+        for board in dashboards.BOARDS
+    },
 }
 """The chart's generated files."""
 

@@ -165,6 +165,53 @@ class Prometheus(Values):
     """How often metrics are read."""
 
 
+class Dashboards(Values):
+    """Grafana dashboards."""
+
+    enabled: bool = False
+    """Make a ConfigMap for each dashboard; Grafana's sidecar finds them by their label."""
+    label: str = "grafana_dashboard"
+    """The label that the sidecar looks for."""
+    label_value: str = "1"
+    """Its value."""
+    annotations: Labels = {}
+    """Annotations of the ConfigMaps, such as `grafana_folder: vGPU`."""
+    namespace: str = ""
+    """Where the sidecar looks; empty: the release's namespace."""
+
+
+class PrometheusRule(Values):
+    """Alert rules."""
+
+    enabled: bool = False
+    """Make a PrometheusRule. Needs `monitoring.coreos.com/v1` in the cluster."""
+    labels: Labels = {}
+    """Labels of the PrometheusRule, by which a Prometheus selects it."""
+    runbook_url: str = ""
+    """Where you publish docs/runbooks, such as `https://docs.example.com/runbooks/`: each
+    alert gets this and its own name as `runbook_url`. Empty: no such annotation."""
+
+
+class StateAccess(enum.StrEnum):
+    """Who may read the state page on loopback."""
+
+    OPEN = "open"
+    TOKEN = "token"  # noqa: S105  # a word, not a token
+
+
+class State(Values):
+    """The state page: which cards there are, who holds them, who waits and why; read-only."""
+
+    enabled: bool = True
+    """Serve it."""
+    bind_address: str = "127.0.0.1:9396"
+    """Where it listens. On loopback, in the pod, whoever may forward a port to the pod reaches
+    it: `vgpu ui`. Another address, such as `:9396`, shows the webhook's certificate, is a port
+    of the Service, and asks for tokens."""
+    access: StateAccess = StateAccess.OPEN
+    """`token` asks on loopback, too, for a token of somebody who may list nodes and pods."""
+
+
 class NetworkPolicy(Values):
     """Who may reach the operator."""
 
@@ -172,6 +219,8 @@ class NetworkPolicy(Values):
     """Let in callers of the webhook, and those of `metricsFrom` to the metrics."""
     metrics_from: Objects = []
     """Peers as in a NetworkPolicy's `from`; empty: whoever reaches the pod."""
+    state_from: Objects = []
+    """The same for the state page, where it listens beyond loopback."""
 
 
 class PolicyAction(enum.StrEnum):
@@ -310,9 +359,12 @@ class Chart(Values):
     agent: Agent = Agent()
     cleanup: Cleanup = Cleanup()
     admission_policy: AdmissionPolicy = AdmissionPolicy()
+    state: State = State()
     network_policy: NetworkPolicy = NetworkPolicy()
     prometheus: Prometheus = Prometheus()
+    prometheus_rule: PrometheusRule = PrometheusRule()
+    dashboards: Dashboards = Dashboards()
     legacy_metrics: bool = False
-    """HAMi's monitor on the nodes also shows its metrics' older names."""
+    """The operator, and HAMi's monitor on the nodes, also show their metrics' older names."""
     pod_security_policy: Any = ignored("Kubernetes 1.25 has removed PodSecurityPolicies")
     mock_device_plugin: Any = ignored("`agent` plays nodes without cards here")

@@ -12,29 +12,29 @@ in the modules beside this one.
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 import agent_docs
 import chart_docs
 import chart_files
+import cli_docs
 import dialect_docs
 import doc_tables
-import prometheus_client as prom
+import doctor_docs
+import metric_docs
+import pictures
 import setting_docs
 import typer
 import vendor_docs
 import vendor_examples
-from prometheus_client import metrics as prom_metrics
 
 from vgpu_operator.cli import run
-from vgpu_operator.flows import books, reasons
+from vgpu_operator.flows import reasons
 from vgpu_operator.machines import diagram
-from vgpu_operator.metrics import cards_page, collector, instruments
-from vgpu_operator.model import reason, settings
+from vgpu_operator.model import reason
 from vgpu_operator.scheduling import masks
-from vgpu_operator.vendors import registry
 from vgpu_operator.wire import keys
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -92,7 +92,7 @@ def stale_files() -> dict[Path, str]:
             stale[path] = wanted
     return stale | {
         path: wanted
-        for path, wanted in chart_files.texts().items()
+        for path, wanted in (chart_files.texts() | pictures.texts()).items()
         if not path.is_file() or path.read_text(encoding="utf-8") != wanted
     }
 
@@ -177,36 +177,6 @@ def reason_words() -> str:
     return ", ".join(doc_tables.code(word.value) for word in reason.Reason)
 
 
-def metrics() -> str:
-    """Every metric family: those that work turns, then those read from the books."""
-    rows = [
-        _family_row(family, vars(instrument)["_labelnames"])
-        for instrument in vars(instruments.Instruments()).values()
-        if isinstance(instrument, prom_metrics.MetricWrapperBase)
-        for family in instrument.describe()
-    ]
-    configured = settings.Settings()
-    empty = books.open_books(configured, registry.build(configured))
-    empty.leader = True
-    rows += [
-        _family_row(family, vars(family)["_labelnames"])
-        for family in collector.BooksCollector(empty).collect()
-    ]
-    rows += [_row(name, "gauge", labels, text) for name, text, labels in cards_page.described()]
-    return doc_tables.table(("Name", "Type", "Labels", "Meaning"), rows)
-
-
-def _family_row(family: prom.Metric, labels: Iterable[str]) -> tuple[str, str, str, str]:
-    # The library drops the suffix of a counter's name and puts it back on its page.
-    name = f"{family.name}_total" if family.type == "counter" else family.name
-    return _row(name, family.type, labels, family.documentation)
-
-
-def _row(name: str, kind: str, labels: Iterable[str], text: str) -> tuple[str, str, str, str]:
-    spoken = ", ".join(doc_tables.code(label) for label in labels)
-    return doc_tables.code(name), kind, spoken or "none", text
-
-
 # Layers.
 
 
@@ -230,8 +200,11 @@ def toy_vendor() -> str:
 BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
     "chart-ignored": chart_docs.ignored_values,
     "chart-values": chart_docs.values,
+    "commands": cli_docs.commands,
     "configuration": setting_docs.configuration,
     "dialect-keys": dialect_docs.dialect_keys,
+    "doctor-signatures": doctor_docs.signatures,
+    "doctor-sources": doctor_docs.sources,
     "events": events,
     "layers": layers,
     "machine-bind-phase": _machine("bind-phase"),
@@ -239,7 +212,10 @@ BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
     "machine-node-lock": _machine("node-lock"),
     "machine-node-lock-remnants": _machine("node-lock-remnants"),
     "machine-node-lock-returns": _machine("node-lock-returns"),
-    "metrics": metrics,
+    "metrics": metric_docs.own,
+    "metrics-cards": metric_docs.cards,
+    "metrics-older": metric_docs.older,
+    "metrics-web-ui": metric_docs.web_ui,
     "reason-words": reason_words,
     "rejections": rejections,
     "run-options": run_options,

@@ -99,6 +99,45 @@ async def test_case_159_the_lock_passes_on_in_the_step_in_which_its_owner_is_ser
     assert shell.notes(NODE_PATH)[LOCK] == "2026-01-15T10:00:00Z,team-a,p2"
 
 
+PHASES = {"queue", "lock wait", "lock", "list", "binding", "choose"}
+
+
+async def test_case_159_it_is_told_how_long_the_lock_was_held_and_where_each_bind_waited() -> None:
+    shell = Shell()
+    shell.put_node()
+    for name in ("p1", "p2", "p3"):
+        shell.put_pod(name)
+    await shell.binder.bind(bind_args("p1"))
+    shell.show(pod_path("p1"))
+    shell.show(NODE_PATH)
+    waiting = [asyncio.create_task(shell.binder.bind(bind_args(name))) for name in ("p2", "p3")]
+    await settled()
+
+    shell.clock.turn(4.0)
+    played_node.serve(shell, "p1")
+    played_node.annotate(shell, NODE_PATH, {LOCK: None})
+    await settled()
+
+    held = shell.books.tallies.lock_held
+    assert (sum(held.counts), held.sum_s) == (1, 4.0)
+    page = collector.BooksCollector(shell.books)
+    (family,) = [one for one in page.collect() if one.name == "vgpu_node_lock_hold_seconds"]
+    buckets = {one.labels["le"]: one.value for one in family.samples if "le" in one.labels}
+    assert (buckets["2.5"], buckets["5.0"], buckets["+Inf"]) == (0, 1, 1)
+    assert await waiting[0] == BOUND
+    took = [{}, {}]
+    for _, phase, seconds in shell.phases:
+        bind = took[0 if len(took[0]) < len(PHASES) else 1]
+        bind[phase] = seconds
+    first, second = took
+    assert first.keys() == PHASES
+    assert (first["queue"], first["lock wait"]) == (0, 0)
+    assert second["queue"] == 0, "it was next from the start"
+    assert second["lock wait"] > 0
+    waiting[1].cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
 # --- 155: requests for each pod --------------------------------------------------------
 
 

@@ -2,13 +2,8 @@
 
 import pathlib
 import re
-from collections.abc import Mapping
-from typing import Any
-
-import pytest
 
 from support import case_numbers
-from vgpu_operator.metrics import instruments
 
 TESTS = pathlib.Path(__file__).parents[2]
 _TEST = re.compile(
@@ -48,28 +43,6 @@ def test_every_case_is_tested_or_says_why_not() -> None:
 def test_no_case_is_excused_that_is_tested() -> None:
     assert not case_numbers.NOT_TESTED.keys() & TESTED
     assert all(reason.endswith(".") for reason in case_numbers.NOT_TESTED.values())
-
-
-def test_partial_cases_are_tested_as_far_as_they_can_be() -> None:
-    waiting = case_numbers.WAIT_FOR_THE_METRIC
-
-    assert waiting.keys() <= TESTED
-    assert all(reason.endswith(".") for reason in waiting.values())
-
-
-def _waits(cases: Mapping[str, str]) -> list[Any]:
-    """Return the cases' names: each fails as expected, and in earnest once it could be tested."""
-    return [
-        pytest.param(name, marks=pytest.mark.xfail(reason=missing, strict=True))
-        for name, missing in cases.items()
-    ]
-
-
-@pytest.mark.parametrize("name", _waits(case_numbers.WAIT_FOR_THE_METRIC))
-def test_there_are_series_to_test_the_rest_of_a_case_with(name: str) -> None:
-    families = [family.name for family in instruments.Instruments().registry.collect()]
-
-    assert [family for family in families if "lock" in family and "seconds" in family]
 
 
 def test_every_number_is_listed_once_and_in_order() -> None:

@@ -155,8 +155,8 @@ def test_the_readmes_pod_asks_for_one_share_of_one_card() -> None:
     ]
 
 
-def test_the_readmes_scheduler_asks_as_the_local_clusters_one_does() -> None:
-    shown = _yaml("README.md", "KubeSchedulerConfiguration")
+def test_the_pages_scheduler_asks_as_the_local_clusters_one_does() -> None:
+    shown = _yaml("docs/how-to/outside-a-cluster.md", "KubeSchedulerConfiguration")
     used: dict[str, Any] = scheduler_config.scheduler_configuration(
         scheduler_name=settings.Settings().scheduler_name,
         extender_url="http://127.0.0.1:8080",
@@ -170,8 +170,8 @@ def test_the_readmes_scheduler_asks_as_the_local_clusters_one_does() -> None:
     assert shown["percentageOfNodesToScore"] == used["percentageOfNodesToScore"]
 
 
-def test_the_readmes_simulated_nodes_can_be_played() -> None:
-    played = simulation.build(_yaml("README.md", "prefix:"))
+def test_the_pages_simulated_nodes_can_be_played() -> None:
+    played = simulation.build(_yaml("docs/how-to/without-gpus.md", "prefix:"))
 
     names = [name for node in played.nodes for name in node.names]
     assert names[:2] == ["sim-a", "sim-1"]

@@ -54,6 +54,6 @@ def test_by_default_every_listener_but_the_webhook_is_on_loopback() -> None:
         for name, parameter in inspect.signature(cli_run.run).parameters.items()
     }
 
-    for name in ("extender_bind", "metrics_bind"):
+    for name in ("extender_bind", "metrics_bind", "state_bind"):
         assert listen.parse_address(defaults[name], option=name).is_loopback
     assert defaults["webhook_bind"] is None

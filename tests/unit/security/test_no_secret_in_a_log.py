@@ -107,6 +107,7 @@ async def test_an_operator_that_is_refused_everything_logs_no_secret(
                 *("--extender-bind", f"127.0.0.1:{numbers[0]}"),
                 *("--metrics-bind", f"127.0.0.1:{numbers[1]}"),
                 *("--webhook-bind", f"127.0.0.1:{numbers[2]}"),
+                *("--state-bind", "127.0.0.1:0"),
                 *("--webhook-cert", str(cert), "--webhook-key", str(key)),
                 *("--log-level", "DEBUG", "--log-format", log_format),
             ]
