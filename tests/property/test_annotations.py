@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vgpu_operator.cli import annotation_kinds, annotation_writers, register_forms, render
+from vgpu_operator.cli import annotation_kinds, annotation_writers, forms, render
 from vgpu_operator.model import errors
 
 WORDS = st.text(max_size=8)
@@ -185,11 +185,9 @@ def test_a_list_of_shares_comes_back_byte_by_byte(text: str, key: str) -> None:
     assert written == text
 
 
-@pytest.mark.parametrize("form", list(register_forms.Form))
+@pytest.mark.parametrize("form", list(forms.Form))
 @given(CARDS)
-def test_cards_are_written_in_every_form_that_can_say_them(
-    form: register_forms.Form, text: str
-) -> None:
+def test_cards_are_written_in_every_form_that_can_say_them(form: forms.Form, text: str) -> None:
     reading = annotation_kinds.read(text, key="hami.io/node-nvidia-register")
     if reading.faults:
         return
@@ -198,7 +196,7 @@ def test_cards_are_written_in_every_form_that_can_say_them(
             through_json(reading), key="hami.io/node-nvidia-register", form=form
         )
     except errors.DecodeError:
-        assert form is not register_forms.Form.JSON
+        assert form is not forms.Form.JSON
         return
     assert again.rows == reading.rows
-    assert written.startswith("[") is (form is register_forms.Form.JSON)
+    assert written.startswith("[") is (form is forms.Form.JSON)

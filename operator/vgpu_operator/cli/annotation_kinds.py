@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vgpu_operator.cli import annotation_keys, annotation_readers, register_forms, render
+from vgpu_operator.cli import annotation_keys, annotation_readers, forms, register_forms, render
 from vgpu_operator.model import errors
 from vgpu_operator.wire import bind_phase, clock_text, handshake
 
@@ -34,7 +34,7 @@ class Reading:
     key: str
     rows: Sequence[Mapping[str, Any]] = ()
     faults: Sequence[errors.DecodeError] = ()
-    form: register_forms.Form | None = None
+    form: forms.Form | None = None
 
     @property
     def title(self) -> str:

@@ -11,6 +11,7 @@ from vgpu_operator.cli import (
     annotation_kinds,
     annotation_members,
     annotation_readers,
+    forms,
     register_forms,
 )
 from vgpu_operator.model import allocation, device, errors
@@ -33,11 +34,11 @@ class _Target:
     """What is to be written: the annotation's key and, of a register text, the form."""
 
     key: str
-    form: register_forms.Form
+    form: forms.Form
 
 
 def write(
-    decoded: object, *, key: str, form: register_forms.Form | None = None
+    decoded: object, *, key: str, form: forms.Form | None = None
 ) -> tuple[annotation_kinds.Reading, str]:
     """Write the text of an annotation, and read it back to be sure that it says the same.
 
@@ -68,7 +69,7 @@ def write(
             )
     elif form is None:
         form = _named_form(whole)
-    target = _Target(key=key, form=form or register_forms.Form.JSON)
+    target = _Target(key=key, form=form or forms.Form.JSON)
     try:
         text = _WRITERS[kind](items, target)
         text.encode()
@@ -100,10 +101,10 @@ def _kind(whole: annotation_members.Item, key: str) -> annotation_keys.Kind:
     return known or annotation_keys.Kind(said)
 
 
-def _named_form(whole: annotation_members.Item) -> register_forms.Form | None:
+def _named_form(whole: annotation_members.Item) -> forms.Form | None:
     said = whole.text("form")
-    _must_be_one_of(register_forms.Form, said, where="form")
-    return register_forms.Form(said) if said else None
+    _must_be_one_of(forms.Form, said, where="form")
+    return forms.Form(said) if said else None
 
 
 def _must_be_one_of(known: Iterable[str], said: str, *, where: str) -> None:
@@ -178,7 +179,7 @@ def _same(given: object, read: object) -> bool:
 
 
 def _is_legacy(target: _Target) -> bool:
-    return register_forms.has_several(target.key) and target.form is not register_forms.Form.JSON
+    return register_forms.has_several(target.key) and target.form is not forms.Form.JSON
 
 
 def _members_of(kind: annotation_keys.Kind) -> tuple[str, ...]:

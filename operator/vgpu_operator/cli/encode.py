@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from vgpu_operator.cli import options, register_forms, render
+from vgpu_operator.cli import forms, options, render
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -39,7 +39,7 @@ def encode(
         typer.Option("--filename", "-f", metavar="FILE", help="Read the JSON from this file."),
     ] = None,
     form: Annotated[
-        register_forms.Form | None,
+        forms.Form | None,
         typer.Option(
             "--as",
             help="Form of a list of cards: JSON, or fields with colons between the cards (nine, "

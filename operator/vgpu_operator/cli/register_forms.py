@@ -1,23 +1,14 @@
 """The forms that a list of cards is written in."""
 
-import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from vgpu_operator.cli import forms
 from vgpu_operator.model import device
 from vgpu_operator.vendors import enflame_drs, metax_sgpu
 from vgpu_operator.wire import gcu_capacity, node_register, sgpu_json
 
 _SHORT_COMMAS: Final = 6
-
-
-class Form(enum.StrEnum):
-    """A form of the usual register text."""
-
-    JSON = "json"
-    LEGACY = "legacy"
-    LEGACY_SHORT = "legacy-short"
-
 
 _OF_SOME_VENDORS: Final[Mapping[str, Callable[[Sequence[device.Device]], str]]] = {
     metax_sgpu.REGISTER_KEY: sgpu_json.encode_cards,
@@ -34,7 +25,7 @@ def has_several(key: str) -> bool:
     return key not in _OF_SOME_VENDORS
 
 
-def of_text(text: str, key: str) -> Form | None:
+def of_text(text: str, key: str) -> forms.Form | None:
     """Return the form of a register text; None where its vendor has only one.
 
     >>> of_text("a,10,7680,100,T4,0,true:", ""), of_text("[]", "").value
@@ -43,12 +34,12 @@ def of_text(text: str, key: str) -> Form | None:
     if not has_several(key):
         return None
     if text.lstrip().startswith("["):
-        return Form.JSON
+        return forms.Form.JSON
     commas = {part.count(",") for part in text.split(":") if part.strip()}
-    return Form.LEGACY_SHORT if commas == {_SHORT_COMMAS} else Form.LEGACY
+    return forms.Form.LEGACY_SHORT if commas == {_SHORT_COMMAS} else forms.Form.LEGACY
 
 
-def encode(cards: Sequence[device.Device], *, key: str, form: Form) -> str:
+def encode(cards: Sequence[device.Device], *, key: str, form: forms.Form) -> str:
     """Write the cards; ``form`` counts where the vendor has several.
 
     Raises:
@@ -56,7 +47,7 @@ def encode(cards: Sequence[device.Device], *, key: str, form: Form) -> str:
     """
     if key in _OF_SOME_VENDORS:
         return _OF_SOME_VENDORS[key](cards)
-    if form is Form.JSON:
+    if form is forms.Form.JSON:
         return node_register.encode_register(cards, custom_info=True)
     # No card at all is a lone end of one: an empty text says nothing.
-    return node_register.encode_register_colon(cards, short=form is Form.LEGACY_SHORT) or ":"
+    return node_register.encode_register_colon(cards, short=form is forms.Form.LEGACY_SHORT) or ":"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from vgpu_operator.cli import annotation_kinds, annotation_writers, register_forms, render
+from vgpu_operator.cli import annotation_kinds, annotation_writers, forms, render
 from vgpu_operator.model import errors
 
 _GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "protocol-texts.yaml"
@@ -140,7 +140,7 @@ def test_a_register_is_written_in_the_form_that_is_asked_for(command_line):
         '[{"id":"GPU-a0","index":3,"count":10,"devmem":7680,"devcore":100,"type":"T4","numa":1,'
         '"mode":"hami-core","health":true}]'
     )
-    assert encoded(REGISTER, json_form, register_forms.Form.LEGACY) == text
+    assert encoded(REGISTER, json_form, forms.Form.LEGACY) == text
 
 
 def test_the_short_form_cannot_say_an_index(command_line):
