@@ -7,7 +7,7 @@ HAMi values file and does nothing.
 """
 
 import enum
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import pydantic
 from chart_device_plugin import DevicePlugin
@@ -170,7 +170,7 @@ class Dashboards(Values):
 
     enabled: bool = False
     """Make a ConfigMap for each dashboard; Grafana's sidecar finds them by their label."""
-    label: str = "grafana_dashboard"
+    label: Annotated[str, pydantic.Field(min_length=1)] = "grafana_dashboard"
     """The label that the sidecar looks for."""
     label_value: str = "1"
     """Its value."""
@@ -199,15 +199,19 @@ class StateAccess(enum.StrEnum):
     TOKEN = "token"  # noqa: S105  # a word, not a token
 
 
+STATE_ADDRESS: Final = r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]*):[1-9][0-9]{0,4}$"
+"""HOST:PORT, :PORT or [IPv6]:PORT."""
+
+
 class State(Values):
     """The state page: which cards there are, who holds them, who waits and why; read-only."""
 
     enabled: bool = True
     """Serve it."""
-    bind_address: str = "127.0.0.1:9396"
+    bind_address: Annotated[str, pydantic.Field(pattern=STATE_ADDRESS)] = "127.0.0.1:9396"
     """Where it listens. On loopback, in the pod, whoever may forward a port to the pod reaches
-    it: `vgpu ui`. Another address, such as `:9396`, shows the webhook's certificate, is a port
-    of the Service, and asks for tokens."""
+    it: `vgpu ui`. Another address, such as `:9396`, shows the webhook's certificate, asks for
+    tokens, and is a port of the Service, unless that is open on the nodes (`NodePort`)."""
     access: StateAccess = StateAccess.OPEN
     """`token` asks on loopback, too, for a token of somebody who may list nodes and pods."""
 

@@ -37,6 +37,8 @@ Kind: TypeAlias = Literal["stat", "lines", "bars", "table", "heatmap"]
 CARDS: Final = '{node=~"$node",device_type=~"$type"}'
 SHARES: Final = '{node=~"$node",namespace=~"$namespace"}'
 RATE: Final = "[$__rate_interval]"
+OURS: Final = "and on (instance, job) vgpu_leader"
+"""Every process has metrics of these names; only an operator's replica has this one, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -527,13 +529,13 @@ HEALTH: Final = Board(
                     title="Memory",
                     about="Resident memory of each replica.",
                     unit="bytes",
-                    queries=(q("process_resident_memory_bytes", "{{pod}}"),),
+                    queries=(q(f"process_resident_memory_bytes {OURS}", "{{pod}}"),),
                 ),
                 Panel(
                     title="CPU",
                     about="Cores in use; one is all that the event loop can have.",
                     unit="cores",
-                    queries=(q(f"rate(process_cpu_seconds_total{RATE})", "{{pod}}"),),
+                    queries=(q(f"rate(process_cpu_seconds_total{RATE}) {OURS}", "{{pod}}"),),
                 ),
                 Panel(
                     title="Admission",

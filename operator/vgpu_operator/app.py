@@ -18,7 +18,8 @@ import structlog
 from vgpu_operator.extender import routes as extender_routes
 from vgpu_operator.extender import server as extender_server
 from vgpu_operator.flows import books as flow_books
-from vgpu_operator.flows import closest, effects
+from vgpu_operator.flows import closest, effects, reading, reconcile
+from vgpu_operator.flows import filter as flow_filter
 from vgpu_operator.handlers import leader, ticker, watches
 from vgpu_operator.kube import (
     binder,
@@ -55,8 +56,9 @@ TASKS_LIMIT_S = 1.0
 SERVERS_LIMIT_S = 1.5
 """How long the listeners then may take, all together.
 
-With the 2 s that binds and other writes have (``binder.SPARE_S``) a stop takes less
-than 5 s, whatever the API server or a client does.
+With the 2 s that binds and other writes have (``binder.SPARE_S``), in which callers of the
+webhook leave by themselves (``webhook.server.DRAIN_S``), a stop takes less than 5 s, whatever
+the API server or a client does.
 """
 
 GC_THRESHOLDS = (2000, 10, 100)
@@ -119,15 +121,15 @@ class Operator:
             self.clock,
             leads=lambda: self.books.leader,
             may_write=self._may_write,
-            on_failure=_log_lost_event,
-            on_drop=lambda event: self.instruments.count_dropped_event(event.reason),
-            message=lambda event, now: closest.message(self.books, event, now),
+            on_failure=self._event_failed,
+            on_drop=self._event_dropped,
+            message=closest.Closest(self.books).message,
         )
         self.waits = kube_waiting.Waiting(self.books, self.clock)
         self.performer = perform.Performer(
             kube,
             self.sink,
-            decode_pod=lambda raw: intake.decode_pod(self.books, raw),
+            decode_pod=lambda raw: reading.decode_pod(self.books, raw),
             may_write=self._may_write,
             wait=self.waits.change,
             tell=lambda news: self.intake.react(news),
@@ -202,6 +204,8 @@ class Operator:
             if self._webhook is not None:
                 self._webhook.drain()  # while what is being written is finished
             await self._close()
+            if self._webhook is not None:
+                await self._webhook.drained()  # before the listeners' own time begins
 
     async def _start(self) -> None:
         """Learn what there is, then follow it."""
@@ -417,13 +421,15 @@ class Operator:
 
     def _leadership_changed(self, leads: bool) -> None:
         """Begin or end a term."""
+        if leads != self.books.leader:  # who begins as a follower has lost nothing
+            self.instruments.count_leadership_change()
         self.books.leader = leads
-        self.instruments.count_leadership_change()
         self.books.trusted_nodes.clear()
         log.info("leading" if leads else "following", holder=self.leader.holder)
         if not leads:
             self.waits.give_up_all("this replica no longer leads")
-            self.books.refused.clear()
+            reconcile.term_ended(self.books)
+            self._card_texts = kept.Kept()  # tens of MB, and only a leader's page has cards
             return
         self._term += 1
         self._term_synced.clear()
@@ -443,6 +449,14 @@ class Operator:
         if isinstance(fault, effects.Conflict | effects.Missing | perform.NotLeading):
             return
         log.warning("background write failed", effect=type(effect).__name__, error=str(fault))
+
+    def _event_dropped(self, event: effects.PostEvent) -> None:
+        self.instruments.count_dropped_event(event.reason)
+        flow_filter.not_told(self.books, event)
+
+    def _event_failed(self, event: effects.PostEvent, fault: errors.ApiError) -> None:
+        log.warning("event not sent", reason=event.reason, error=str(fault))
+        flow_filter.not_told(self.books, event)
 
     def _install_signals(self) -> None:
         """Stop on SIGTERM and Ctrl-C."""
@@ -502,10 +516,6 @@ def _lasting() -> Iterator[None]:
         gc.freeze()
         gc.enable()
         gc.set_threshold(*GC_THRESHOLDS)
-
-
-def _log_lost_event(event: effects.PostEvent, fault: errors.ApiError) -> None:
-    log.warning("event not sent", reason=event.reason, error=str(fault))
 
 
 def configure_logging(*, level: str = "INFO", as_json: bool = True) -> None:

@@ -42,7 +42,6 @@ class Load:
 
     def __init__(self, here: Release) -> None:
         self._here = here
-        self._tasks: set[asyncio.Task[None]] = set()
         self._n_pods = 0
         self._over = False
         self.alive: list[str] = []
@@ -66,11 +65,11 @@ class Load:
             self.schedulers.append(pod["spec"]["schedulerName"])
 
     async def admit(self) -> None:
-        while not self._over:
-            task = asyncio.create_task(self._admit())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-            await asyncio.sleep(0.1)
+        """Ask 10 times a second, however long an answer takes; a fault of ours ends all."""
+        async with asyncio.TaskGroup() as group:
+            while not self._over:
+                group.create_task(self._admit())
+                await asyncio.sleep(0.1)
 
     async def add(self) -> None:
         """Create a pod that stays."""
@@ -124,7 +123,6 @@ class Load:
             group.create_task(self.replace())
             yield
             self._over = True
-        await asyncio.gather(*self._tasks)
 
 
 def _phase(pod: Json) -> str:

@@ -15,7 +15,7 @@ import pytest_asyncio
 from support import doctor_faults, doctor_objects, played_kubelet, waiting
 from support.world import nvidia_pod
 from vgpu_operator.agent import simulator, spec
-from vgpu_operator.cli import doctor_reader, grounds, main
+from vgpu_operator.cli import doctor_reader, grounds, installed_settings, main
 from vgpu_operator.cli import stack as cli_stack
 from vgpu_operator.cli.cluster.control_plane import ControlPlane, ControlPlaneOptions
 from vgpu_operator.flows.doctor import catalogue
@@ -255,11 +255,12 @@ async def test_few_rights_are_enough_and_what_is_missing_is_said(
     await stage.until("reader may list nodes", answers)
 
     _, out, err = said[-1]
-    assert out.startswith("nothing found: ")
+    assert out.startswith("nothing found in what could be read (")
     lines = err.splitlines()
     assert any(line.startswith("not looked at: leases, because GET ") for line in lines)
-    assert lines[-1].startswith("so these were not looked for: ")
-    assert "two-schedulers" in lines[-1]
+    (left,) = [line for line in lines if line.startswith("so these were not looked for: ")]
+    assert "two-schedulers" in left
+    assert f"note: {installed_settings.ASSUMED}" in lines
     assert "Traceback" not in err
 
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from simulation import invariants, oracle, schedulers
 from vgpu_operator.flows import books as flow_books
 from vgpu_operator.flows import filter as flow_filter
-from vgpu_operator.flows import pod_events, reconcile, register
-from vgpu_operator.kube import intake
+from vgpu_operator.flows import pod_events, reading, reconcile, register
 from vgpu_operator.vendors import records as vendor_records
 from vgpu_operator.vendors import registry
 
@@ -38,7 +37,7 @@ def books_from_api(world: "World") -> Books:
     for raw in oracle.nodes(world.api.objects):
         register.node_seen(books, vendor_records.node_record(raw, books.vendors), now)
     for raw in oracle.pods(world.api.objects):
-        pod_events.pod_seen(books, intake.decode_pod(books, raw))
+        pod_events.pod_seen(books, reading.decode_pod(books, raw))
     reconcile.synced(books)
     return books
 
@@ -163,7 +162,7 @@ def _waiting_in_vain(world: "World", fresh: Books) -> Iterator[tuple[int, str]]:
             or pod["spec"].get("schedulerName") != schedulers.SCHEDULER_NAME
         ):
             continue
-        record = intake.decode_pod(fresh, pod)
+        record = reading.decode_pod(fresh, pod)
         names = sorted(fresh.nodes)
         answer = flow_filter.filter_nodes(fresh, record, names, world.clock.now())
         name = pod["metadata"]["name"]

@@ -34,6 +34,7 @@ from simulation.server import Change, Json
 from simulation.story import Story
 from vgpu_operator import app
 from vgpu_operator.agent import objects
+from vgpu_operator.flows import reading
 from vgpu_operator.handlers import ticker
 from vgpu_operator.kube import intake, paths, steps
 from vgpu_operator.model import records
@@ -362,7 +363,7 @@ def _simulated_surroundings(world: World) -> Iterator[None]:
             mock.patch.object(ticker, "LAG_PROBE_S", 3600.0),
             mock.patch.object(steps, "STEP_S", 0.0),
             mock.patch.object(intake, "PAGE", 3),
-            mock.patch.object(intake, "decode_pod", _decoded_once()),
+            mock.patch.object(reading, "decode_pod", _decoded_once()),
             nodes.watched(world.served, blind=world.told.blind),
         ):
             yield
@@ -372,7 +373,7 @@ def _simulated_surroundings(world: World) -> Iterator[None]:
 
 def _decoded_once() -> Callable[[Any, Json], records.PodRecord]:
     """Return the decoder of Pods with a memory: both operators read every version of each."""
-    decode = intake.decode_pod
+    decode = reading.decode_pod
     known: dict[tuple[str, str], records.PodRecord] = {}
 
     def decode_pod(books: Any, raw: Json) -> records.PodRecord:

@@ -46,6 +46,7 @@ def cluster() -> FakeKube:
             "status": {"allocatable": {"nvidia.com/gpu": "14"}},
         },
     )
+    put_operator(kube)
     put_pod(kube, "p1", node="n1", shares="GPU-a0,NVIDIA,3000,30:;", phase="Running")
     put_pod(kube, "p2", message="0/2 nodes are available: 1/1 CardInsufficientMemory.")
     kube.put(
@@ -53,6 +54,20 @@ def cluster() -> FakeKube:
         {"spec": {"containers": [{"name": "main"}]}, "status": {"phase": "Running"}},
     )
     return kube
+
+
+def put_operator(kube: FakeKube, settings: str = "") -> None:
+    """Put the installed operator with the ConfigMap of its settings."""
+    container = {"name": "operator", "args": ["run", "--extender-bind=127.0.0.1:8080"]}
+    volumes = [{"name": "settings", "configMap": {"name": "vgpu-operator"}}]
+    kube.put(
+        "/apis/apps/v1/namespaces/kube-system/deployments/vgpu-operator",
+        {"spec": {"template": {"spec": {"containers": [container], "volumes": volumes}}}},
+    )
+    kube.put(
+        "/api/v1/namespaces/kube-system/configmaps/vgpu-operator",
+        {"data": {"settings.yaml": settings}},
+    )
 
 
 def put_pod(

@@ -7,7 +7,7 @@ from support.fake_kube import FakeKube
 from support.operator_books import LOCK, ONE_CARD
 from support.turned_clock import TurnedClock
 from vgpu_operator.extender import routes
-from vgpu_operator.flows import effects
+from vgpu_operator.flows import effects, reading
 from vgpu_operator.kube import binder, events, intake, perform, waiting
 
 NODE_PATH = "/api/v1/nodes/node-a"
@@ -35,7 +35,7 @@ class Shell:
         self.performer = perform.Performer(
             self.kube,
             self.sink,
-            decode_pod=lambda raw: intake.decode_pod(self.books, raw),
+            decode_pod=lambda raw: reading.decode_pod(self.books, raw),
             may_write=lambda: self.books.leader,
             wait=self.waits.change,
             tell=lambda news: self.intake.react(news),

@@ -17,6 +17,7 @@ Objects = dict[str, Json]
 SYSTEM = "vgpu-system"
 OPERATOR = "vgpu-vgpu-operator-scheduler"
 OPERATOR_POD = f"{OPERATOR}-7d9f-abcde"
+SETTINGS = "vgpu-vgpu-operator-settings"
 PLUGIN = "vgpu-vgpu-operator-device-plugin"
 SLICE = f"/apis/discovery.k8s.io/v1/namespaces/{SYSTEM}/endpointslices/{OPERATOR}-1"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/hami-scheduler"
@@ -52,6 +53,7 @@ def node(
     cards: int | None = None,
     port: int = 1,
     heartbeat_s: float = 1,
+    offers: Mapping[str, str] | None = None,
 ) -> Objects:
     """Return a Node.
 
@@ -63,8 +65,10 @@ def node(
         cards: how many ``nvidia.com/gpu`` are allocatable; None = it does not say.
         port: of its kubelet, on loopback.
         heartbeat_s: how long ago, by its own clock, its kubelet reported.
+        offers: what else is allocatable.
     """
     counts = {} if cards is None else {"nvidia.com/gpu": str(cards)}
+    counts |= offers or {}
     return {
         f"/api/v1/nodes/{name}": {
             "apiVersion": "v1",
@@ -322,7 +326,20 @@ def operator_spec() -> Json:
                 "image": "vgpu-operator",
                 "args": ["run", "--extender-bind=127.0.0.1:8080", "--webhook-bind=:9443"],
             }
-        ]
+        ],
+        "volumes": [{"name": "settings", "configMap": {"name": SETTINGS}}],
+    }
+
+
+def settings_map() -> Objects:
+    """Return the ConfigMap with the operator's settings: the usual ones."""
+    return {
+        f"/api/v1/namespaces/{SYSTEM}/configmaps/{SETTINGS}": {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": SETTINGS, "namespace": SYSTEM},
+            "data": {"settings.yaml": "schedulerName: hami-scheduler\n"},
+        }
     }
 
 
@@ -440,6 +457,7 @@ def healthy(now: datetime.datetime, *, port: int = 1) -> Objects:
         **daemon_set(PLUGIN, desired=2, selector={"gpu": "on"}),
         **plugin_pod(now, "plugin-n1", "n1"),
         **plugin_pod(now, "plugin-n2", "n2"),
+        **settings_map(),
         **deployment(OPERATOR, SYSTEM, operator_spec()),
         **pod(
             OPERATOR_POD,

@@ -1,7 +1,7 @@
 """The cluster of ``docs/how-to/questions.md``: two nodes with two A10s each."""
 
 from support import explained
-from support.cli_cluster import NOW
+from support.cli_cluster import NOW, put_operator
 from support.fake_kube import FakeKube
 
 A10_MIB = 24_576
@@ -13,6 +13,7 @@ def cluster() -> FakeKube:
     ``train-c`` came two minutes ago; five minutes ago ``eval-1`` was refused.
     """
     kube = FakeKube()
+    put_operator(kube)
     for name in ("gpu-1", "gpu-2"):
         cards = [explained.card(f"GPU-{name[-1]}{letter}", A10_MIB) for letter in "ab"]
         kube.put(f"/api/v1/nodes/{name}", explained.node(name, *cards))

@@ -33,6 +33,9 @@ Their rules are not ours to argue, so they need not be used. Nor do they count f
 operator: what it asks for must be covered by its own rules.
 """
 
+FOR_SCHEDULER: Final = ("coordination.k8s.io", "leases")
+"""Group and resource of the rule that is there for the kube-scheduler beside the operator."""
+
 DELIBERATE: Final[Mapping[str, str]] = {
     "test_a_right_that_is_taken_away_is_seen_as_a_refused_request": "it takes that right away",
 }
@@ -89,7 +92,7 @@ class Seen:
     def add(self, granted: Collection[Right], requests: Iterable[audit.AuditedRequest]) -> None:
         """Count what one control plane has given and seen."""
         self.granted.update(granted)
-        allowed = (one for one in requests if one.code != 403)
+        allowed = (one for one in requests if one.code != 403 and not _by_system_roles(one))
         self.asked.update(replace(one, user_agent="", uri="", code=0) for one in allowed)
 
     @property
@@ -98,6 +101,16 @@ class Seen:
         return [
             str(right) for right in sorted(self.granted) if not any(map(right.covers, self.asked))
         ]
+
+
+def _by_system_roles(one: audit.AuditedRequest) -> bool:
+    """Whether kube-scheduler has asked for what Kubernetes lets every one of them ask for."""
+    return _is_scheduler(one) and (one.group, one.resource) != FOR_SCHEDULER
+
+
+def _is_scheduler(one: audit.AuditedRequest) -> bool:
+    """Whether the kube-scheduler beside the operator has asked; both have one account."""
+    return one.user_agent.startswith("kube-scheduler/")
 
 
 RUN: Final = Seen()
@@ -143,7 +156,7 @@ class Observer:
             said = f"{one.user} ({one.user_agent}): {one.verb} {one.uri}"
             # What is no resource, such as /version, Kubernetes shows to everybody.
             covered = not one.resource or any(right.covers(one) for right in self._granted)
-            ours = not one.user_agent.startswith("kube-scheduler/")
+            ours = not _is_scheduler(one)
             if one.code == 403:
                 if not (covered and self._restarts):
                     found.append(f"{said}: refused")

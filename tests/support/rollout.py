@@ -36,7 +36,8 @@ class Pod:
 
     Attributes:
         parts: its containers' processes, by container; empty until they are started.
-        ready: what its probe said last.
+        ready: what its probe said last, and a new pod is not.
+        n_failed: how often the probe has failed in a row.
         ending: it was deleted.
     """
 
@@ -45,6 +46,7 @@ class Pod:
     at: chart_pod.Addresses
     parts: dict[str, Component]
     ready: bool = False
+    n_failed: int = 0
     ending: bool = False
 
 
@@ -157,13 +159,18 @@ class Rollout:
         if not pod.ending:
             for part in pod.parts.values():
                 part.check_running()
-        asked = chart_pod.container(pod.template, chart_pod.OPERATOR)["readinessProbe"]["httpGet"]
+        probe = chart_pod.container(pod.template, chart_pod.OPERATOR)["readinessProbe"]
+        asked = probe["httpGet"]
         assert asked["port"] == "metrics"
-        was, pod.ready = pod.ready, False
+        was, succeeded = pod.ready, False
         with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
             url = f"http://127.0.0.1:{pod.at.metrics.number}{asked['path']}"
             async with session.get(url) as answer:
-                pod.ready = answer.status == 200
+                succeeded = answer.status == 200
+        # Only now: others look at ``ready`` while the answer is on its way.
+        pod.n_failed = 0 if succeeded else pod.n_failed + 1
+        if succeeded or pod.n_failed >= probe.get("failureThreshold", 3):
+            pod.ready = succeeded
         if was != pod.ready and not pod.ending:
             change = self._service.add if pod.ready else self._service.remove
             change(pod.at.webhook.number)

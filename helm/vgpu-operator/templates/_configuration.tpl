@@ -121,12 +121,22 @@ one place only, the device configuration: kube-scheduler's list is made from it.
 {{- join "\n" (keys $found | sortAlpha) -}}
 {{- end -}}
 
+{{/* The namespaces that the webhook is never asked about, as a JSON list. */}}
+{{- define "vgpu.leftOut" -}}
+{{- $yours := default list .Values.scheduler.admissionWebhook.whitelistNamespaces -}}
+{{- concat (list "kube-system" (include "vgpu.namespace" .)) $yours | uniq | toJson -}}
+{{- end -}}
+
 {{/* The operator's settings file. */}}
 {{- define "vgpu.settings" -}}
 {{- $v := .Values -}}
 {{- $settings := deepCopy (default dict $v.settings) -}}
 {{- $_ := set $settings "schedulerName" $v.schedulerName -}}
 {{- $_ := set $settings "forceOverwriteDefaultScheduler" $v.scheduler.forceOverwriteDefaultScheduler -}}
+{{- if $v.scheduler.admissionWebhook.manageNamespaceSelector -}}
+{{- $yours := default list (get $settings "webhookLeavesOut") -}}
+{{- $_ := set $settings "webhookLeavesOut" (concat (include "vgpu.leftOut" . | fromJsonArray) $yours | uniq) -}}
+{{- end -}}
 {{- $_ := set $settings "defaultSchedulerPolicy" $v.scheduler.defaultSchedulerPolicy -}}
 {{- $vendors := dict -}}
 {{- range $name := list "ascend" "iluvatar" "kunlun" "enflame" "mthreads" "vastai" "biren" -}}

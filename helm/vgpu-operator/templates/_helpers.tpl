@@ -104,15 +104,23 @@ imagePullSecrets:
 {{/* Whether the state page is there, and who reaches it: off, pod or cluster. */}}
 {{- define "vgpu.stateReach" -}}
 {{- $state := .Values.state -}}
+{{- $port := include "vgpu.statePort" . -}}
+{{- $metrics := splitList ":" (toString .Values.scheduler.metricsBindAddress) | last -}}
 {{- if not $state.enabled -}}off
-{{- else if regexMatch "^(127\\.[0-9.]+|localhost|\\[::1\\]):[0-9]+$" $state.bindAddress -}}pod
+{{- else if has $port (list "8080" "9443" "10259" $metrics) -}}
+{{- fail (printf "state.bindAddress: port %s is in use in the pod (8080 extender, 9443 webhook, 10259 kube-scheduler, %s metrics); write another one" $port $metrics) -}}
+{{- else if regexMatch "^(127\\.[0-9.]+|localhost|\\[::1\\]):[0-9]+$" (include "vgpu.stateBind" .) -}}pod
 {{- else if eq (include "vgpu.certificate" .) "none" -}}
 {{- fail "state.bindAddress is not on loopback, and the state page shows the webhook's certificate there: switch scheduler.admissionWebhook on, or write 127.0.0.1:9396" -}}
+{{- else if and (eq .Values.scheduler.service.type "ClusterIP") (has $port (list (toString .Values.scheduler.service.httpPort) (toString .Values.scheduler.service.monitorPort))) -}}
+{{- fail (printf "state.bindAddress: port %s is the Service's port of the webhook or of the metrics; write another one" $port) -}}
 {{- else -}}cluster
 {{- end -}}
 {{- end -}}
 
-{{- define "vgpu.statePort" -}}{{ splitList ":" .Values.state.bindAddress | last }}{{- end -}}
+{{- define "vgpu.stateBind" -}}{{ default "127.0.0.1:9396" .Values.state.bindAddress }}{{- end -}}
+
+{{- define "vgpu.statePort" -}}{{ splitList ":" (include "vgpu.stateBind" .) | last }}{{- end -}}
 
 {{/* The user of containers of ours. */}}
 {{- define "vgpu.podSecurity" -}}

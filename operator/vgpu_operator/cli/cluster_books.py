@@ -15,7 +15,7 @@ from vgpu_operator.kube import errors, paths
 from vgpu_operator.model import records, settings
 from vgpu_operator.vendors import quotas as vendor_quotas
 from vgpu_operator.vendors import records as vendor_records
-from vgpu_operator.vendors import registry
+from vgpu_operator.vendors import registry, requests
 
 Json = Mapping[str, Any]
 
@@ -53,7 +53,7 @@ class Objects:
 
 
 async def list_objects(client: kube_client.KubeClient) -> Objects:
-    """List nodes, pods and quotas.
+    """List nodes, pods and quotas; without the quotas the rest is still an answer.
 
     Raises:
         Denied: nodes or pods may not be listed in the whole cluster.
@@ -62,8 +62,9 @@ async def list_objects(client: kube_client.KubeClient) -> Objects:
     pods, _ = await client.list(paths.PODS)
     try:
         limits, _ = await client.list(paths.QUOTAS)
-    except errors.Denied:
-        words = "ResourceQuotas may not be listed: what namespaces may hold is not looked at"
+    except errors.ApiError as fault:
+        why = "may not" if isinstance(fault, errors.Denied) else f"could not ({fault})"
+        words = f"ResourceQuotas {why} be listed: what namespaces may hold is not looked at"
         return Objects(nodes=nodes, pods=pods, unknown=(words,))
     return Objects(nodes=nodes, pods=pods, quotas=limits)
 
@@ -75,12 +76,10 @@ def opened(
 
     Args:
         found: what was listed.
-        configured: the settings; cards are there and held whatever the operator serves,
-            so every vendor counts.
+        configured: the settings as they are; vendors that they leave out do not count.
         now: the time.
         besides: leave out the pod of that UID.
     """
-    configured = settings.with_every_vendor(configured)
     books = flow_books.open_books(configured, registry.build(configured))
     _take_in(books, found.nodes, now)
     aliases = configured.resource_aliases
@@ -88,9 +87,8 @@ def opened(
         limits = vendor_quotas.quota_record(raw, books.vendors, aliases=aliases)
         quotas.quota_seen(books, limits)
     for raw in found.pods:
-        record = pod_record(books, raw)
-        if record.key.uid != besides:
-            pod_events.pod_seen(books, record)
+        if raw["metadata"].get("uid") != besides and _may_concern_us(books, raw):
+            pod_events.pod_seen(books, pod_record(books, raw))
     return books
 
 
@@ -98,6 +96,24 @@ def pod_record(books: flow_books.Books, raw: Json) -> records.PodRecord:
     """Return a pod as the flows see it."""
     aliases = books.settings.resource_aliases
     return vendor_records.pod_record(raw, books.vendors, aliases=aliases)
+
+
+def left_out(configured: settings.Settings, raw: Json) -> tuple[str, ...]:
+    """Return the vendors whose cards a pod asks for though the settings leave them out."""
+    served = registry.build(configured).by_keyword
+    every = registry.build(settings.with_every_vendor(configured))
+    asked = requests.without_weights(raw, every, aliases=configured.resource_aliases).vendors
+    return tuple(keyword for keyword in asked if keyword not in served)
+
+
+def _may_concern_us(books: flow_books.Books, raw: Json) -> bool:
+    """Whether a Pod matters, as the operator asks of each; reading all of them takes long."""
+    metadata = raw["metadata"]
+    return (
+        vendor_records.may_matter(raw, books.vendors, aliases=books.settings.resource_aliases)
+        or raw.get("spec", {}).get("schedulerName") == books.settings.scheduler_name
+        or bool(books.locks.nodes_of(metadata.get("namespace", ""), metadata.get("name", "")))
+    )
 
 
 def _take_in(books: flow_books.Books, nodes: Iterable[Json], now: datetime.datetime) -> None:

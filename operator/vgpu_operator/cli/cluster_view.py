@@ -79,8 +79,12 @@ def view_of(
         nodes[node.name] = node
         faults.extend((node.name, fault) for fault in _take_node(book, node, vendors))
     messages: dict[str, str] = {}
+    aliases = configured.resource_aliases
     for raw in raw_pods:
-        pod = vendor_records.pod_record(raw, served, aliases=configured.resource_aliases)
+        # Most pods are nobody's concern, and reading each takes long.
+        if not vendor_records.may_matter(raw, served, aliases=aliases):
+            continue
+        pod = vendor_records.pod_record(raw, served, aliases=aliases)
         book.observe(pod)
         if not pod.node:
             messages[pod.key.uid] = scheduler_message(raw)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import re
 import sys
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from vgpu_operator.cli import errors, options, render
+from vgpu_operator.cli import collector, errors, options, render
 
 if TYPE_CHECKING:
     from vgpu_operator.flows.doctor import catalogue
@@ -65,29 +63,23 @@ def doctor(
 
     Reads only, and needs no operator. What cannot be read for lack of rights is said and
     left out. Without --config and --device-config the installed operator's own settings
-    count. Ends with 1 when something is wrong.
+    count. Ends with 1 when something is wrong in what could be read.
     """
     from vgpu_operator.cli import run
 
     given = config is not None or device_config is not None
     seconds = None if watch_for is None else parse_seconds(watch_for)
-    gc.disable()  # what a large cluster is read into has no cycles, and walking it takes long
-    try:
-        report, cluster = asyncio.run(
-            _examine(
-                namespace=namespace,
-                watch_for_s=seconds,
-                audit_file=audit_log,
-                known_writers=tuple(known_writer or ()),
-                configured=run.load_settings(config, device_config=device_config)
-                if given
-                else None,
-                kubeconfig=kubeconfig,
-                context=context,
-            )
+    report, cluster = collector.run(
+        _examine(
+            namespace=namespace,
+            watch_for_s=seconds,
+            audit_file=audit_log,
+            known_writers=tuple(known_writer or ()),
+            configured=run.load_settings(config, device_config=device_config) if given else None,
+            kubeconfig=kubeconfig,
+            context=context,
         )
-    finally:
-        gc.enable()
+    )
     _show(report, cluster, output, show_all=show_all)
     if report.findings:
         raise typer.Exit(errors.FAILED)
@@ -128,15 +120,18 @@ async def _examine(
     async with await kube_client.KubeClient.connect(
         kubeconfig=kubeconfig, context=context
     ) as client:
+        assumed: tuple[str, ...] = ()
         if configured is None:
+            # Wrong ones end the look: the operator does not start with them either.
             installed = await installed_settings.read(client)
             configured = settings.Settings() if installed is None else installed[0]
+            assumed = (installed_settings.ASSUMED,) if installed is None else ()
         reader = doctor_reader.Reader(
             client, configured, namespace=namespace, known_writers=known_writers
         )
         cluster, notes = await reader.read(watch_for_s=watch_for_s, audit_file=audit_file)
     report = catalogue.examine(cluster)
-    return dataclasses.replace(report, notes=(*notes, *report.notes)), cluster
+    return dataclasses.replace(report, notes=(*assumed, *notes, *report.notes)), cluster
 
 
 def _show(
@@ -146,7 +141,7 @@ def _show(
 
     for source, because in cluster.missing.items():
         options.note(f"not looked at: {source.value}, because {because}")
-    left = [one for one in report.skipped if one != "allocatable-flapping"]
+    left = doctor_text.not_looked_for(report)
     if left:
         options.note(f"so these were not looked for: {', '.join(left)}")
     screen = options.screen()

@@ -5,10 +5,11 @@ import dataclasses
 import datetime
 import re
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from vgpu_operator.flows import reading
 from vgpu_operator.flows.doctor import plugins, schedulers, webhooks, writers
 from vgpu_operator.flows.doctor.cluster import (
     Audited,
@@ -92,6 +93,8 @@ class Reader:
     ) -> None:
         self._client = client
         self._namespace = namespace
+        self._installed = configured
+        self._served = registry.build(configured)
         self._settings = settings.with_every_vendor(configured)
         self._vendors = registry.build(self._settings)
         self._node_keys = writers.node_keys(self._vendors)
@@ -158,6 +161,7 @@ class Reader:
             settings=self._settings,
             ledger=self._ledger,
             vendors=self._vendors,
+            served=frozenset(self._served.by_keyword),
             faults=tuple(self._faults),
             nodes=self._nodes,
             pods=self._pods,
@@ -181,7 +185,7 @@ class Reader:
             missing=self._missing,
             only_namespace=self._namespace or "",
         )
-        return await self._with_logs(cluster), notes
+        return await self._with_logs(await self._with_profiles(cluster)), notes
 
     async def _pages(
         self, source: Source, path: str, params: Mapping[str, str] | None = None
@@ -228,6 +232,7 @@ class Reader:
             heartbeat=clock_text.decode_time(shape.text(ready.get("lastHeartbeatTime"))),
             heartbeat_written=field_managers.heartbeat_written(raw),
             writers=field_managers.writers(raw, self._node_keys),
+            offered=frozenset(_offered(raw)),
         )
         self._take_cards(record)
         self._note_allocatable(raw)
@@ -273,6 +278,7 @@ class Reader:
         if not (matters or is_plugin):
             return
         record = vendor_records.pod_record(raw, self._vendors, aliases=aliases)
+        record = reading.judged(record, raw, settings=self._installed, vendors=self._served)
         self._ledger.observe(record)
         self._pods[record.key.namespace, record.key.name] = PodSight(
             record=record,
@@ -397,6 +403,20 @@ class Reader:
             " by the API server's",
         )
 
+    async def _with_profiles(self, cluster: Cluster) -> Cluster:
+        """Add which of the unknown schedulers some scheduler's configuration mentions."""
+        unknown = schedulers.unheard_of(cluster)
+        places = schedulers.configurations(cluster) if unknown else ()
+        found: set[str] = set()
+        for namespace, name in places:
+            try:
+                raw = await self._client.get(paths.namespaced(namespace, f"configmaps/{name}"))
+            except (errors.Denied, errors.NotFound):
+                continue  # what cannot be seen is said to be a guess
+            texts = [shape.text(text) for text in shape.mapping(raw.get("data")).values()]
+            found.update(one for one in unknown if any(one in text for text in texts))
+        return dataclasses.replace(cluster, profiles=frozenset(found))
+
     async def _with_logs(self, cluster: Cluster) -> Cluster:
         """Add the last lines of those whose log may show why they do not work."""
         logs: dict[tuple[str, str], str] = {}
@@ -472,6 +492,13 @@ def _metrics_port(spec: Mapping[str, Any]) -> str:
             if option == "--metrics-bind":
                 return address.rpartition(":")[2]
     return _METRICS_PORT
+
+
+def _offered(raw: _Json) -> Iterator[str]:
+    """Yield every extended resource of which a Node offers more than none."""
+    for name, amount in shape.mapping(shape.mapping(raw.get("status")).get("allocatable")).items():
+        if "/" in name and str(amount) != "0":
+            yield name
 
 
 def _hooks(raw: _Json) -> tuple[admission_objects.Webhook, ...]:

@@ -61,6 +61,14 @@ def counts(report: catalogue.Report, cluster: Cluster) -> Mapping[str, int]:
     }
 
 
+def not_looked_for(report: catalogue.Report) -> tuple[str, ...]:
+    """Return the signatures of which not enough could be read.
+
+    Counts that change are looked for only on request, so they are no gap.
+    """
+    return tuple(one for one in report.skipped if one != "allocatable-flapping")
+
+
 def lines(
     report: catalogue.Report, cluster: Cluster, screen: render.Screen, *, show_all: bool
 ) -> Iterator[str]:
@@ -119,6 +127,10 @@ def _summary(report: catalogue.Report, cluster: Cluster) -> str:
         if (count := found.get(word, 0))
     )
     looked = counts(report, cluster)
+    left = len(not_looked_for(report))
+    if left:
+        part = f"({looked['signatures']} of {looked['signatures'] + left})"
+        said = f"{said or 'nothing found'} in what could be read {part}"
     return (
         f"{said or 'nothing found'}: {looked['signatures']} signatures checked on"
         f" {looked['nodes']} nodes, {looked['podsWithCards']} pods with cards,"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
-from vgpu_operator.cli import ages, explain_words, render
+from vgpu_operator.cli import ages, core_counts, explain_words, render
 from vgpu_operator.flows import back_then, what_if
 
 NARROW: Final = 100
@@ -22,11 +22,26 @@ class Refused:
         node: which.
         event: the operator's words; None when no event is left that names the node.
         state: the node then, as far as it is known; None without an event.
+        perhaps: the event's list of names is cut, and the node is not among those shown.
     """
 
     node: str
     event: explain_words.Told | None
     state: back_then.BackThen | None
+    perhaps: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """What becomes of the copies of a workload, placed one after another.
+
+    Attributes:
+        wanted: how many there are to be.
+        placed: the node of each that finds one.
+    """
+
+    wanted: int
+    placed: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +54,8 @@ class Report:
         scheduler_words: what kube-scheduler last said.
         events: about the pod, the newest first.
         refused: only where one node was asked for.
+        copies: of a workload that makes more than one pod.
+        left_out: vendors that the pod asks for and the settings leave out.
         operator: what JSON and YAML say of the operator's own view.
         unknown: what could not be looked at.
     """
@@ -50,6 +67,8 @@ class Report:
     scheduler_words: str = ""
     events: Sequence[explain_words.Told] = ()
     refused: Refused | None = None
+    copies: Copies | None = None
+    left_out: Sequence[str] = ()
     operator: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     unknown: Sequence[str] = ()
 
@@ -87,6 +106,10 @@ def whole(report: Report) -> dict[str, Any]:
             ],
             "fits": [node.name for node in found.takers],
         }
+    if report.copies is not None:
+        each = report.copies.placed
+        placed = {node: each.count(node) for node in dict.fromkeys(each)}
+        shown["copies"] = {"wanted": report.copies.wanted, "placed": placed}
     shown["scheduler"] = report.scheduler_words
     shown["events"] = [
         {
@@ -123,7 +146,7 @@ def _node_row(node: what_if.Node) -> render.Row:
                 "vendor": card.vendor,
                 "type": card.device.type,
                 "memoryMiB": {"free": card.free_memory_mib, "total": card.device.memory_mib},
-                "coresPercent": {"free": card.free_cores, "total": card.device.cores_percent},
+                "coresPercent": {"free": _free_cores(card), "total": _total_cores(card)},
                 "slots": {"free": card.free_slots, "total": card.device.slots},
                 "whyNot": card.why,
                 "holders": [
@@ -131,7 +154,7 @@ def _node_row(node: what_if.Node) -> render.Row:
                         "pod": str(holder.pod),
                         "container": holder.container,
                         "memoryMiB": holder.share.memory_mib,
-                        "coresPercent": holder.share.cores_percent,
+                        "coresPercent": core_counts.number(card.vendor, holder.share.cores_percent),
                     }
                     for holder in card.holders
                 ],
@@ -182,6 +205,8 @@ def _refused(report: Report) -> Iterator[str]:
         return
     event, state = refused.event, refused.state
     yield f"{_told(event, report.now)}"
+    if refused.perhaps:
+        yield f"Perhaps: the event's list of names is cut, and {refused.node} is not shown in it."
     then = ", ".join(str(record.key) for record in state.stayed) or "no pod"
     yield f"Pods there then that are still there: {then}."
     came = ", ".join(str(record.key) for record in state.came) or "none"
@@ -189,11 +214,12 @@ def _refused(report: Report) -> Iterator[str]:
     for vendor, usages in state.usage.items():
         for usage in usages:
             card = usage.device
+            total = core_counts.number(vendor, card.cores_percent)
+            cores = core_counts.free(vendor, usage.used_cores_percent, card.cores_percent)
             yield (
                 f"{vendor} card {card.id} then had at most"
                 f" {card.memory_mib - usage.used_memory_mib} of {card.memory_mib} MiB and"
-                f" {card.cores_percent - usage.used_cores_percent} of {card.cores_percent} cores"
-                " free."
+                f" {cores} of {total} cores free."
             )
     yield "Pods that have left since, and what cards were registered then, the API no longer tells."
     if state.rejection is None:
@@ -206,7 +232,8 @@ def _refused(report: Report) -> Iterator[str]:
 
 def _refused_json(refused: Refused) -> dict[str, Any]:
     state, event = refused.state, refused.event
-    shown: dict[str, Any] = {"node": refused.node, "known": event is not None}
+    known = event is not None and not refused.perhaps
+    shown: dict[str, Any] = {"node": refused.node, "known": known, "perhaps": refused.perhaps}
     if event is None or state is None:
         return shown
     return shown | {
@@ -220,7 +247,9 @@ def _refused_json(refused: Refused) -> dict[str, Any]:
                 "card": usage.device.id,
                 "vendor": vendor,
                 "freeMemoryMiBAtMost": usage.device.memory_mib - usage.used_memory_mib,
-                "freeCoresPercentAtMost": usage.device.cores_percent - usage.used_cores_percent,
+                "freeCoresPercentAtMost": core_counts.free(
+                    vendor, usage.used_cores_percent, usage.device.cores_percent
+                ),
             }
             for vendor, usages in state.usage.items()
             for usage in usages
@@ -256,10 +285,18 @@ def _stacked(rows: Sequence[render.Row]) -> str:
         lines.append(f"{row['node'].name} {card.device.id}: {_why(row)}")
         lines.append(
             f"  free {card.free_memory_mib}/{card.device.memory_mib} MiB,"
-            f" {card.free_cores}/{card.device.cores_percent}%,"
+            f" {_free_cores(card)}/{_total_cores(card)}{core_counts.unit(card.vendor) or '%'},"
             f" {card.free_slots}/{card.device.slots} slots; held by: {_held_by(row)}"
         )
     return "\n".join(map(render.shown, lines))
+
+
+def _free_cores(card: what_if.Card) -> int:
+    return core_counts.free(card.vendor, card.used_cores, card.device.cores_percent)
+
+
+def _total_cores(card: what_if.Card) -> int:
+    return core_counts.number(card.vendor, card.device.cores_percent)
 
 
 def _why(row: render.Row) -> str:
@@ -296,7 +333,10 @@ _CARDS = (
     ),
     render.Column(
         header="FREE(%)",
-        text=lambda row: f"{row['card'].free_cores}/{row['card'].device.cores_percent}",
+        text=lambda row: (
+            f"{_free_cores(row['card'])}/{_total_cores(row['card'])}"
+            f"{core_counts.unit(row['card'].vendor)}"
+        ),
         right=True,
     ),
     render.Column(
@@ -315,11 +355,18 @@ _CARDS = (
 
 
 def names(message: str, node: str) -> bool:
-    """Whether an event's message names the node, or cuts its list of names short.
+    """Whether an event's message names the node.
 
     >>> names("2 nodes CardNotHealth (n1, n2)", "n1"), names("1 nodes x (n10)", "n1")
     (True, False)
     """
-    return (
-        "…" in message or re.search(rf"(?<![\w.-]){re.escape(node)}(?![\w.-])", message) is not None
-    )
+    return re.search(rf"(?<![\w.-]){re.escape(node)}(?![\w.-])", message) is not None
+
+
+def is_cut(message: str) -> bool:
+    """Whether an event's message cuts its list of names short.
+
+    >>> is_cut("9 nodes CardNotHealth (n1, …)"), is_cut("1 nodes CardNotHealth (n1)")
+    (True, False)
+    """
+    return "…" in message

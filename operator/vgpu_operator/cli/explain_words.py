@@ -3,14 +3,26 @@
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from vgpu_operator.cli import ages
+from vgpu_operator.cli import ages, cluster_view, core_counts
 from vgpu_operator.flows import evictions, smaller, what_if
 from vgpu_operator.model import request
+from vgpu_operator.wire import shape
 
 FEW = 3
 """Names in a sentence; of more the number is said."""
+
+_NOT_JUDGED: Final = (
+    "affinity rules",
+    "topology spread",
+    "free ports",
+    "volume",
+    "disk conflict",
+    "resourceclaim",
+    "cannot allocate all claims",
+)
+"""Parts of kube-scheduler's reasons that nobody looks at here, in lower case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +76,13 @@ def answer(
         return [f"{name} has ended ({record.phase}): it holds no card."]
     if not record.request.wants_devices:
         return [f"{name} asks for no card: where it goes is kube-scheduler's business alone."]
+    if record.deleting and not record.node:
+        return [f"{name} is being deleted: no scheduler looks at it any more."]
     if record.node:
-        return _placed(found)
-    gates = [gate.get("name", "") for gate in raw.get("spec", {}).get("schedulingGates") or ()]
+        leaving = f"{name} is being deleted: what it holds is free when it is gone."
+        return [*([leaving] if record.deleting else []), *_placed(found)]
+    spec = shape.mapping(raw.get("spec"))
+    gates = [shape.text(gate.get("name")) for gate in shape.mappings(spec.get("schedulingGates"))]
     if gates:
         return [
             f"{name} is held back by its scheduling gates ({', '.join(gates)}): no scheduler"
@@ -78,13 +94,63 @@ def answer(
             f" {scheduler}: the operator is never asked about it. Create it again so that it"
             f" passes the webhook, or set schedulerName: {scheduler}."
         ]
+    said = not_judged(cluster_view.scheduler_message(raw))
+    if said and found.takers:
+        where = listed([node.name for node in found.takers])
+        return [
+            f"{name} waits for what is not judged here: kube-scheduler last said {listed(said)}.",
+            f"Its cards, and all else that is judged, would be free on {where}.",
+        ]
     return _unplaced(found, new=new)
 
 
+def not_judged(message: str) -> list[str]:
+    """Return the reasons among kube-scheduler's that are not looked at here.
+
+    >>> not_judged("0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match pod"
+    ...            " topology spread constraints. preemption: 0/2 nodes are available: 2 x.")
+    ["1 node(s) didn't match pod topology spread constraints"]
+    """
+    reasons = message.partition("preemption:")[0].rpartition("are available:")[2]
+    parts = (part.strip(" .") for part in reasons.split(", "))
+    return [part for part in parts if any(word in part.lower() for word in _NOT_JUDGED)]
+
+
+def copies(name: str, placed: Sequence[str], wanted: int) -> str:
+    """Return in a sentence where the copies of a workload would go.
+
+    >>> copies("a/x", ["n1", "n2", "n1"], 3)
+    'All 3 copies of a/x would fit, one after another: n1 (2), n2.'
+    >>> copies("a/x", ["n1"], 3)
+    '1 of 3 copies of a/x would fit, one after another: n1.'
+    >>> copies("a/x", [], 3)
+    'None of 3 copies of a/x would fit.'
+    """
+    if not placed:
+        return f"None of {wanted} copies of {name} would fit."
+    each = [f"{node} ({placed.count(node)})" for node in dict.fromkeys(placed)]
+    where = listed([one.removesuffix(" (1)") for one in each])
+    number = f"All {wanted}" if len(placed) == wanted else f"{len(placed)} of {wanted}"
+    return f"{number} copies of {name} would fit, one after another: {where}."
+
+
 def refused(
-    found: what_if.Explanation, node: str, event: Told | None, now: datetime.datetime
+    found: what_if.Explanation,
+    node: str,
+    event: Told | None,
+    now: datetime.datetime,
+    *,
+    perhaps: bool = False,
 ) -> list[str]:
-    """Return what became of the pod on one node: when it was refused there, and now."""
+    """Return what became of the pod on one node: when it was refused there, and now.
+
+    Args:
+        found: what was found out.
+        node: which.
+        event: the last that names it.
+        now: the time.
+        perhaps: the event cuts its names short, and the node may not be among them.
+    """
     here = next((one for one in found.nodes if one.name == node), None)
     if here is None:
         return []
@@ -94,6 +160,11 @@ def refused(
     if event is None:
         return [f"{node} now: {today}. When it last refused the pod no event tells any more."]
     age = ages.encode_age(ages.age_s(event.time, now))
+    if perhaps:
+        return [
+            f"{node} perhaps refused the pod {age} ago, for the event's list of names is cut:"
+            f" {event.message}. Now: {today}."
+        ]
     return [f"{node} refused the pod {age} ago: {event.message}. Now: {today}."]
 
 
@@ -101,8 +172,10 @@ def _placed(found: what_if.Explanation) -> list[str]:
     record = found.record
     name, here = str(record.key), record.node
     shares = [
-        f"{share.device_id} ({share.memory_mib} MiB, {share.cores_percent}% cores)"
-        for pod in record.promised.values()
+        f"{share.device_id} ({share.memory_mib} MiB,"
+        f" {core_counts.number(vendor, share.cores_percent)}"
+        f"{core_counts.unit(vendor) or '% cores'})"
+        for vendor, pod in record.promised.items()
         for entry in pod
         for share in entry
     ]
@@ -184,7 +257,9 @@ def way(one: what_if.Way) -> str:
             pods = "1 pod" if number == 1 else f"{number} pods"
             least = "" if one.exact or number == 1 else ", perhaps fewer would do"
             names = ", ".join(str(pod) for pod in one.pods)
-            return f"end {pods} on {one.node}: {names}{least}"
+            highest = "priority" if number == 1 else "highest priority"
+            important = f" ({highest} {one.highest_priority})" if one.highest_priority else ""
+            return f"end {pods} on {one.node}: {names}{important}{least}"
         case what_if.MoreQuota():
             return one.sentence
 

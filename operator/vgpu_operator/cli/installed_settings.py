@@ -1,6 +1,7 @@
 """The settings that the operator of a cluster works with, from the ConfigMaps that it mounts."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from vgpu_operator.flows.doctor import schedulers
@@ -14,7 +15,50 @@ SETTINGS: Final = "settings.yaml"
 DEVICES: Final = "device-config.yaml"
 """Keys in the ConfigMaps, as the chart makes them."""
 
+ASSUMED: Final = (
+    "the installed operator's settings were not found or may not be read: the usual ones are"
+    " assumed (--config and --device-config give others)"
+)
+
 _DEPLOYMENTS: Final = "/apis/apps/v1/deployments"
+_OF_THE_CHART: Final = {"labelSelector": "app.kubernetes.io/component=scheduler"}
+"""Looked at first: a large cluster has thousands of Deployments."""
+
+
+def given(config: Path | None, device_config: Path | None) -> settings.Settings | None:
+    """Return the settings that the command line gives; None where it gives none.
+
+    Raises:
+        SettingsError: a file cannot be read, or what it says is wrong.
+    """
+    from vgpu_operator.cli import run
+
+    if config is None and device_config is None:
+        return None
+    configured: settings.Settings = run.load_settings(config, device_config=device_config)
+    return configured
+
+
+async def in_force(
+    client: kube_client.KubeClient, by_hand: settings.Settings | None
+) -> tuple[settings.Settings, str]:
+    """Return the settings to judge by, and a sentence where they are only assumed.
+
+    Where no operator is installed the usual ones are nobody's, and nothing is said.
+
+    Args:
+        client: of the cluster.
+        by_hand: what the command line gives; that counts before what is installed.
+    """
+    if by_hand is not None:
+        return by_hand, ""
+    try:
+        found = await _installed(client)
+    except errors.Denied:
+        return settings.Settings(), ASSUMED
+    except (errors.ApiError, model_errors.SettingsError) as fault:
+        return settings.Settings(), f"{ASSUMED}: {fault}"
+    return (settings.Settings() if found is None else found[0]), ""
 
 
 async def read(client: kube_client.KubeClient) -> tuple[settings.Settings, str] | None:
@@ -27,13 +71,18 @@ async def read(client: kube_client.KubeClient) -> tuple[settings.Settings, str] 
         SettingsError: what stands there is wrong; the operator does not start with it either.
     """
     try:
-        found, _ = await client.list(_DEPLOYMENTS)
+        return await _installed(client)
+    except (errors.Denied, errors.NotFound):
+        return None
+
+
+async def _installed(client: kube_client.KubeClient) -> tuple[settings.Settings, str] | None:
+    for params in (_OF_THE_CHART, None):
+        found, _ = await client.list(_DEPLOYMENTS, params=params)
         for raw in found:
             one = workloads.deployment(raw)
             if schedulers.is_ours(one.template):
                 return await _mounted(client, one)
-    except (errors.Denied, errors.NotFound):
-        return None
     return None
 
 

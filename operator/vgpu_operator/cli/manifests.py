@@ -30,6 +30,7 @@ class Manifests:
 
     Attributes:
         templated: a Pod as each workload (Deployment, Job, …) would make it.
+        copies: how many of each of them there are to be at one time, at least 1.
         others: counts objects of further kinds, workloads too.
     """
 
@@ -37,6 +38,7 @@ class Manifests:
     pods: list[Json] = field(default_factory=list)
     quotas: list[Json] = field(default_factory=list)
     templated: list[Json] = field(default_factory=list)
+    copies: list[int] = field(default_factory=list)
     others: dict[str, int] = field(default_factory=dict)
 
 
@@ -57,7 +59,9 @@ def read(paths: Sequence[str]) -> Manifests:
             into = {"Node": found.nodes, "Pod": found.pods, "ResourceQuota": found.quotas}.get(kind)
             if into is None:
                 found.others[kind] = found.others.get(kind, 0) + 1
-                found.templated += _templated(raw, where)
+                for pod, copies in _templated(raw, where):
+                    found.templated.append(pod)
+                    found.copies.append(copies)
                 continue
             name = _check(raw, where)
             if not name[1]:
@@ -80,8 +84,8 @@ def read(paths: Sequence[str]) -> Manifests:
     return found
 
 
-def _templated(raw: Json, where: str) -> Iterator[Json]:
-    """Yield the Pod that a workload makes, under the workload's name; nothing for others."""
+def _templated(raw: Json, where: str) -> Iterator[tuple[Json, int]]:
+    """Yield the Pod that a workload makes, under its name, and how often; nothing for others."""
     holder = _mapping(raw.get("spec"), where, "spec")
     if raw["kind"] == "CronJob":
         job = _mapping(holder.get("jobTemplate"), where, "spec.jobTemplate")
@@ -94,7 +98,23 @@ def _templated(raw: Json, where: str) -> Iterator[Json]:
     named = {"name": metadata.get("name"), "namespace": metadata.get("namespace")}
     pod = {"kind": "Pod", "spec": template.get("spec"), "metadata": {**own, **named}}
     _check(pod, where)
-    yield pod
+    yield pod, _copies(holder, where)
+
+
+def _copies(spec: Json, where: str) -> int:
+    """Return how many pods a workload has at one time; a DaemonSet has one on a node."""
+    numbers = {}
+    for name in ("replicas", "parallelism", "completions"):
+        value = spec.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise errors.DecodeError(
+                f"spec.{name}: a whole number is wanted, got {fields.shown(value)}", key=where
+            )
+        numbers[name] = value
+    at_once = numbers.get("replicas", numbers.get("parallelism", 1))
+    return max(1, min(at_once, numbers.get("completions", at_once)))
 
 
 def _objects(path: str) -> Iterator[tuple[str, Json]]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vgpu_operator.cli import ages, completion, operator_view, options, render, watching
+from vgpu_operator.cli import ages, collector, completion, operator_view, options, render, watching
 
 if TYPE_CHECKING:
     import datetime
@@ -40,24 +39,25 @@ def nodes(
 ) -> None:
     """Show every card: what it has, what pods hold of it, and how it is.
 
-    Cards of all vendors are shown, of those too that the operator leaves off. Give its
-    settings where they rename resources or chips.
+    Cards of all vendors are shown, of those too that the operator leaves off. Without
+    --config and --device-config the installed operator's own settings count.
 
     Examples: vgpu nodes; vgpu nodes gpu-7 -o wide; vgpu nodes -l zone=a --watch
     """
-    from vgpu_operator.cli import run
+    from vgpu_operator.cli import installed_settings
 
-    asyncio.run(
+    collector.run(
         _nodes(
             name=name,
             selector=selector,
             output=output,
             watch=watch,
             operator=operator,
-            configured=run.load_settings(config, device_config=device_config),
+            given=installed_settings.given(config, device_config),
             kubeconfig=kubeconfig,
             context=context,
-        )
+        ),
+        lasts=watch,
     )
 
 
@@ -68,11 +68,11 @@ async def _nodes(
     output: render.Output,
     watch: bool,
     operator: str | None,
-    configured: settings.Settings,
+    given: settings.Settings | None,
     kubeconfig: str | None,
     context: str | None,
 ) -> None:
-    from vgpu_operator.cli import cluster_view
+    from vgpu_operator.cli import cluster_view, installed_settings
     from vgpu_operator.kube import client as kube_client
     from vgpu_operator.kube import clock
 
@@ -80,6 +80,9 @@ async def _nodes(
         kubeconfig=kubeconfig, context=context
     ) as client:
         chosen = await _chosen(client, name=name, selector=selector)
+        configured, assumed = await installed_settings.in_force(client, given)
+        if assumed:
+            options.note(f"note: {assumed}")
         if watch:
             await _watch(client, configured, name=name, selector=selector, output=output)
             return
@@ -167,6 +170,7 @@ def _row(
     view: cluster_view.ClusterView,
     now: datetime.datetime,
 ) -> render.Row:
+    from vgpu_operator.cli import core_counts
     from vgpu_operator.wire import dialects
 
     card = usage.device
@@ -180,7 +184,10 @@ def _row(
         "type": card.type,
         "slots": {"used": usage.used_slots, "total": card.slots},
         "memoryMiB": {"used": usage.used_memory_mib, "total": card.memory_mib},
-        "coresPercent": {"used": usage.used_cores_percent, "total": card.cores_percent},
+        "coresPercent": {
+            "used": core_counts.number(vendor, usage.used_cores_percent),
+            "total": core_counts.number(vendor, card.cores_percent),
+        },
         "healthy": card.healthy,
         "cordoned": card.id in node.cordoned,
         "numa": card.numa,
@@ -217,6 +224,12 @@ def _share(field: str) -> Any:
     return lambda row: f"{row[field]['used']}/{row[field]['total']}"
 
 
+def _cores(row: render.Row) -> str:
+    from vgpu_operator.cli import core_counts
+
+    return f"{_share('coresPercent')(row)}{core_counts.unit(row['vendor'])}"
+
+
 def _state(row: render.Row) -> str:
     words = [] if row["healthy"] else ["unhealthy"]
     if row["cordoned"]:
@@ -247,7 +260,7 @@ _COLUMNS = (
     render.Column(header="TYPE", text=lambda row: str(row["type"])),
     render.Column(header="SLOTS", text=_share("slots"), right=True),
     render.Column(header="MEMORY(MiB)", text=_share("memoryMiB"), right=True),
-    render.Column(header="CORES(%)", text=_share("coresPercent"), right=True),
+    render.Column(header="CORES(%)", text=_cores, right=True),
     render.Column(
         header="STATE",
         text=_state,

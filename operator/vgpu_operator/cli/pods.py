@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -10,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vgpu_operator.cli import completion, errors, operator_view, options, render, watching
+from vgpu_operator.cli import (
+    collector,
+    completion,
+    errors,
+    operator_view,
+    options,
+    render,
+    watching,
+)
 
 if TYPE_CHECKING:
     from vgpu_operator.cli import card_names, cluster_view
@@ -59,13 +66,13 @@ def pods(
 ) -> None:
     """Show the pods that hold cards, and those that wait for one with the scheduler's words.
 
-    Cards of all vendors count, of those too that the operator leaves off. Give its
-    settings where they rename resources or chips. With --surplus the exit code is 1
-    when something was found.
+    Cards of all vendors count, of those too that the operator leaves off. Without
+    --config and --device-config the installed operator's own settings count. With
+    --surplus the exit code is 1 when something was found.
 
     Examples: vgpu pods -A; vgpu pods --card gpu-7/0; vgpu pods --surplus
     """
-    from vgpu_operator.cli import run
+    from vgpu_operator.cli import installed_settings
 
     if all_namespaces and name:
         raise typer.BadParameter("a pod is named within one namespace: leave out -A or the name")
@@ -79,14 +86,14 @@ def pods(
         card=card or "",
         output=output,
         operator=operator,
-        configured=run.load_settings(config, device_config=device_config),
+        given=installed_settings.given(config, device_config),
         kubeconfig=kubeconfig,
         context=context,
     )
     if surplus:
-        asyncio.run(_surplus(question))
+        collector.run(_surplus(question))
     else:
-        asyncio.run(_pods(question, watch=watch))
+        collector.run(_pods(question, watch=watch), lasts=watch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +106,7 @@ class _Question:
     card: str
     output: render.Output
     operator: str | None
-    configured: settings.Settings
+    given: settings.Settings | None
     kubeconfig: str | None
     context: str | None
 
@@ -109,6 +116,15 @@ class _Question:
         if self.namespace != "":
             return self.namespace
         return kube_context.default_namespace(kubeconfig=self.kubeconfig, context=self.context)
+
+    async def configured(self, client: kube_client.KubeClient) -> settings.Settings:
+        """Return the settings to judge by; that they are only assumed is said beside."""
+        from vgpu_operator.cli import installed_settings
+
+        configured, assumed = await installed_settings.in_force(client, self.given)
+        if assumed:
+            options.note(f"note: {assumed}")
+        return configured
 
 
 async def _pods(question: _Question, *, watch: bool) -> None:
@@ -122,12 +138,13 @@ async def _pods(question: _Question, *, watch: bool) -> None:
     ) as client:
         if name and namespace:
             await client.get(paths.pod(namespace, name))
+        configured = await question.configured(client)
         if watch:
-            await _watch(client, question, namespace)
+            await _watch(client, question, configured, namespace)
             return
         view = await cluster_view.read_view(
             client,
-            question.configured,
+            configured,
             namespace=namespace,
             pod_labels=question.selector,
             nodes_needed=bool(question.card),
@@ -158,7 +175,10 @@ def _empty(question: _Question, namespace: str | None) -> str:
 
 
 async def _watch(
-    client: kube_client.KubeClient, question: _Question, namespace: str | None
+    client: kube_client.KubeClient,
+    question: _Question,
+    configured: settings.Settings,
+    namespace: str | None,
 ) -> None:
     from vgpu_operator.cli import card_names, cluster_view
     from vgpu_operator.kube import paths
@@ -169,7 +189,7 @@ async def _watch(
     pods = watching.Follower(client, where, selects)
 
     def make() -> render.Table:
-        view = cluster_view.view_of(nodes.objects, pods.objects, question.configured)
+        view = cluster_view.view_of(nodes.objects, pods.objects, configured)
         on = card_names.find(view, question.card) if question.card else None
         return pod_table(view, only=question.name, on=on)
 
@@ -190,7 +210,7 @@ async def _surplus(question: _Question) -> None:
     ) as client:
         found = await promised_too_much.read(
             client,
-            question.configured,
+            await question.configured(client),
             namespace=question.in_namespace(),
             pod_labels=question.selector,
         )
@@ -218,6 +238,8 @@ def pod_table(
         on: shares of that card.
         extra: further members in JSON and YAML.
     """
+    from vgpu_operator.cli import core_counts
+
     held_by: dict[str, list[residents.Holder]] = {}
     for node in {record.node for record in view.ledger.records() if record.node}:
         for holder in view.ledger.holders(node):
@@ -236,11 +258,11 @@ def pod_table(
         rows.extend(
             _row(
                 record,
-                container=record.request.containers[holder.container].name,
+                container=_container(record, holder.container),
                 vendor=holder.vendor,
                 card=holder.share.device_id,
                 memory_mib=holder.share.memory_mib,
-                cores_percent=holder.share.cores_percent,
+                cores_percent=core_counts.number(holder.vendor, holder.share.cores_percent),
                 message=_fault(record),
             )
             for holder in held
@@ -276,6 +298,15 @@ def _row(
     }
 
 
+def _container(record: records.PodRecord, place: int) -> str:
+    """Return a container's name; its place where a promise has more entries than the pod has.
+
+    Where annotations alone are trusted such an entry is charged too.
+    """
+    containers = record.request.containers
+    return containers[place].name if place < len(containers) else f"(number {place + 1})"
+
+
 def _fault(record: records.PodRecord) -> str:
     """Return what cannot be read of a pod's promise."""
     return "; ".join(str(fault) for fault in record.faults.values())
@@ -299,6 +330,12 @@ def _phase(row: render.Row) -> str:
     return str(row["phase"])
 
 
+def _cores(row: render.Row) -> str:
+    from vgpu_operator.cli import core_counts
+
+    return f"{_or_dash(row['coresPercent'])}{core_counts.unit(row['vendor'])}"
+
+
 def _or_dash(value: object) -> str:
     return "-" if value is None or value == "" else str(value)
 
@@ -310,7 +347,7 @@ _COLUMNS = (
     render.Column(header="CONTAINER", text=lambda row: _or_dash(row["container"])),
     render.Column(header="CARD", text=lambda row: _or_dash(row["card"])),
     render.Column(header="MEMORY(MiB)", text=lambda row: _or_dash(row["memoryMiB"]), right=True),
-    render.Column(header="CORES(%)", text=lambda row: _or_dash(row["coresPercent"]), right=True),
+    render.Column(header="CORES(%)", text=_cores, right=True),
     render.Column(
         header="PHASE",
         text=_phase,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vgpu_operator.cli import cluster_view, render
+from vgpu_operator.cli import cluster_view, core_counts, render
 from vgpu_operator.kube import client as kube_client
 from vgpu_operator.ledger import ledger
 from vgpu_operator.model import settings
@@ -23,6 +23,7 @@ class Excess:
 
     node: str
     card: str
+    vendor: str
     promised: Mapping[str, int]
     measure: Mapping[str, int]
     pod: str = ""
@@ -71,12 +72,15 @@ def _pods(view: cluster_view.ClusterView) -> list[Excess]:
             ]
             measure = {
                 "memoryMiB": sum(share.memory_mib for share in charged),
-                "coresPercent": sum(share.cores_percent for share in charged),
+                "coresPercent": core_counts.number(
+                    over.vendor, sum(share.cores_percent for share in charged)
+                ),
                 "slots": len(charged),
             }
             promised = {
                 "memoryMiB": measure["memoryMiB"] + max(0, over.memory_mib),
-                "coresPercent": measure["coresPercent"] + max(0, over.cores_percent),
+                "coresPercent": measure["coresPercent"]
+                + core_counts.number(over.vendor, max(0, over.cores_percent)),
                 "slots": measure["slots"] + over.slots,
             }
             named = over.container < len(containers)
@@ -84,6 +88,7 @@ def _pods(view: cluster_view.ClusterView) -> list[Excess]:
                 Excess(
                     node=record.node,
                     card=over.device_id,
+                    vendor=over.vendor,
                     pod=str(record.key),
                     container=containers[over.container].name if named else "",
                     promised=promised,
@@ -109,15 +114,16 @@ def _cards(view: cluster_view.ClusterView) -> list[Excess]:
                 found.append(
                     Excess(
                         node=node,
+                        vendor=vendor,
                         card=card.id,
                         promised={
                             "memoryMiB": usage.used_memory_mib,
-                            "coresPercent": usage.used_cores_percent,
+                            "coresPercent": core_counts.number(vendor, usage.used_cores_percent),
                             "slots": usage.used_slots,
                         },
                         measure={
                             "memoryMiB": card.memory_mib,
-                            "coresPercent": card.cores_percent,
+                            "coresPercent": core_counts.number(vendor, card.cores_percent),
                             "slots": card.slots,
                         },
                         holders=_holders(view.ledger, node, card.id),
@@ -140,6 +146,7 @@ def table(found: Sequence[Excess]) -> render.Table:
             "container": each.container,
             "node": each.node,
             "card": each.card,
+            "vendor": each.vendor,
             "promised": dict(each.promised),
             "measure": dict(each.measure),
             "holders": list(each.holders),
@@ -151,7 +158,8 @@ def table(found: Sequence[Excess]) -> render.Table:
 
 def _amounts(member: str, row: render.Row) -> str:
     amounts: Mapping[str, Any] = row[member]
-    return f"{amounts['memoryMiB']} MiB, {amounts['coresPercent']}%, {amounts['slots']}"
+    unit = core_counts.unit(row["vendor"]) or "%"
+    return f"{amounts['memoryMiB']} MiB, {amounts['coresPercent']}{unit}, {amounts['slots']}"
 
 
 def _whose(row: render.Row) -> str:

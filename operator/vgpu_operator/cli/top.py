@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from vgpu_operator.cli import bars, completion, operator_view, options, render, watching
+from vgpu_operator.cli import bars, collector, completion, operator_view, options, render, watching
 
 if TYPE_CHECKING:
     from vgpu_operator.cli import cluster_view
@@ -80,16 +79,16 @@ def top(
 ) -> None:
     """Show how much of each node's cards is promised to pods: nodes in total, then cards.
 
-    What is shown is what was promised, not what programs use just now. Give the operator's
-    settings where they rename resources or chips.
+    What is shown is what was promised, not what programs use just now. Without --config
+    and --device-config the installed operator's own settings count.
 
     Examples: vgpu top; vgpu top -l zone=a --watch; vgpu top --free
     """
-    from vgpu_operator.cli import run
+    from vgpu_operator.cli import installed_settings
 
     if everything and not free:
         raise typer.BadParameter("--all goes with --free; without it every card is shown anyway")
-    asyncio.run(
+    collector.run(
         _top(
             name=name,
             selector=selector,
@@ -99,10 +98,11 @@ def top(
             output=output,
             watch=watch,
             operator=operator,
-            configured=run.load_settings(config, device_config=device_config),
+            given=installed_settings.given(config, device_config),
             kubeconfig=kubeconfig,
             context=context,
-        )
+        ),
+        lasts=watch,
     )
 
 
@@ -119,11 +119,11 @@ async def _top(
     output: render.Output,
     watch: bool,
     operator: str | None,
-    configured: settings.Settings,
+    given: settings.Settings | None,
     kubeconfig: str | None,
     context: str | None,
 ) -> None:
-    from vgpu_operator.cli import cluster_view
+    from vgpu_operator.cli import cluster_view, installed_settings
     from vgpu_operator.kube import client as kube_client
     from vgpu_operator.kube import paths
 
@@ -134,6 +134,9 @@ async def _top(
     ) as client:
         if name:
             await client.get(paths.node(name))
+        configured, assumed = await installed_settings.in_force(client, given)
+        if assumed:
+            options.note(f"note: {assumed}")
         nodes = watching.Follower(client, paths.NODES, selects or None)
         pods = watching.Follower(client, paths.PODS)
         if watch:
@@ -181,6 +184,8 @@ def use_rows(view: cluster_view.ClusterView, sort_by: SortBy) -> list[render.Row
 
 
 def _cards(view: cluster_view.ClusterView, nodes: Iterable[str]) -> list[dict[str, Any]]:
+    from vgpu_operator.cli import core_counts
+
     found = []
     for node in nodes:
         record = view.nodes[node]
@@ -203,18 +208,13 @@ def _cards(view: cluster_view.ClusterView, nodes: Iterable[str]) -> list[dict[st
                         "state": ", ".join(words),
                         "memoryMiB": {"used": usage.used_memory_mib, "total": card.memory_mib},
                         "coresPercent": {
-                            "used": _percent_used(view, vendor, usage.used_cores_percent),
-                            "total": card.cores_percent,
+                            "used": core_counts.number(vendor, usage.used_cores_percent),
+                            "total": core_counts.number(vendor, card.cores_percent),
                         },
                         "slots": {"used": usage.used_slots, "total": card.slots},
                     }
                 )
     return found
-
-
-def _percent_used(view: cluster_view.ClusterView, vendor: str, used: int) -> int:
-    """Return a number that can be added up: of a mask the bits that are set."""
-    return used.bit_count() if view.vendors[vendor].mask_cores else used
 
 
 def _sums(cards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -287,9 +287,10 @@ class _Form:
     percent: bool = False
     plain: bool = True
 
-    def text(self, amounts: Mapping[str, int]) -> str:
+    def text(self, row: render.Row, member: str) -> str:
+        amounts = row[member]
         used, total = amounts["used"], amounts["total"]
-        label = f"{_share(amounts):.0%}" if self.percent else f"{used}/{total}"
+        label = f"{_share(amounts):.0%}" if self.percent else f"{used}/{total}{_unit(row, member)}"
         if not self.width:
             return label
         return f"{bars.bar(used, total, width=self.width, plain=self.plain)} {label}"
@@ -309,9 +310,15 @@ def _columns(rows: Sequence[render.Row]) -> tuple[render.Column, ...]:
 def _bar_column(member: str, header: str, form: _Form) -> render.Column:
     return render.Column(
         header=header,
-        text=lambda row: form.text(row[member]),
+        text=lambda row: form.text(row, member),
         style=lambda row: bars.colour(row[member]["used"], row[member]["total"]),
     )
+
+
+def _unit(row: render.Row, member: str) -> str:
+    from vgpu_operator.cli import core_counts
+
+    return core_counts.unit(row.get("vendor", "")) if member == "coresPercent" else ""
 
 
 def _name(row: render.Row) -> str:
@@ -330,7 +337,7 @@ def _form(rows: Sequence[render.Row], screen_width: int | None) -> _Form:
         taken = max((len(_name(row)) for row in rows), default=0)
         taken += max((len(row["state"]) for row in rows), default=0) or len("STATE")
         taken += sum(
-            max(len(header), *(len(label.text(row[member])) + 1 + _NARROWEST for row in rows))
+            max(len(header), *(len(label.text(row, member)) + 1 + _NARROWEST for row in rows))
             - _NARROWEST
             for member, header in _BARS
             if rows

@@ -15,7 +15,7 @@ import structlog
 from aiohttp import web
 
 from vgpu_operator.extender import phases
-from vgpu_operator.flows import dry_run
+from vgpu_operator.flows import dry_run, reading
 from vgpu_operator.flows import filter as flow_filter
 from vgpu_operator.flows.books import Books
 from vgpu_operator.kube import binder, clock, intake
@@ -82,7 +82,7 @@ async def handle_filter(request: web.Request) -> web.Response:
         args = extender.decode_filter(await request.read())
     except errors.DecodeError as fault:
         return _bad_request(desk, "filter", begun, extender.encode_filter(error=str(fault)))
-    pod = intake.decode_pod(desk.books, args.pod)
+    pod = reading.decode_pod(desk.books, args.pod)
     if args.nodes is not None:
         result = dry_run.filter_objects(desk.books, pod, args.nodes)
         fitting = set(result.fitting)
@@ -167,7 +167,7 @@ async def handle_prioritize(request: web.Request) -> web.Response:
         )
     except errors.DecodeError as fault:
         return _bad_request(desk, "prioritize", begun, _error(str(fault)))
-    pod = _just_filtered(desk.books, args.pod) or intake.decode_pod(desk.books, args.pod)
+    pod = _just_filtered(desk.books, args.pod) or reading.decode_pod(desk.books, args.pod)
     names = args.node_names
     if names is None:
         names = tuple(str(node["metadata"]["name"]) for node in args.nodes or ())

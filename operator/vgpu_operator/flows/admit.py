@@ -128,12 +128,18 @@ def passed_by(pod: Mapping[str, Any], *, settings: Settings, vendors: Sequence[b
     """
     spec = shape.mapping(pod.get("spec"))
     served = roster.of(vendors)
+    n_containers = sum(1 for _ in shape.containers(pod))
+    if n_containers > MOST_CONTAINERS:
+        if _is_exempt(pod) or not _is_ours(spec, settings):
+            return ""
+        verdict = _too_many(pod, n_containers, settings, vendors)
+        return "" if verdict.allowed else f"refused it: {verdict.message}"
     if not any(_is_odd(container, served) for _, _, container in shape.containers(pod)):
         return ""  # nearly every pod: the rest costs more than all that is read of it
     if _is_exempt(pod) or not _is_ours(spec, settings):
         return ""
     try:
-        containers = _judged_containers(pod, vendors)
+        containers = _judged_containers(pod, served, every=False)
     except errors.RequestError:
         return ""  # it fits nowhere, and the filter says why
     if any(container.asks for container in containers) and (refusal := _privileged_refusal(spec)):
@@ -159,6 +165,12 @@ def _is_odd(container: Mapping[str, Any], served: roster.Roster) -> bool:
 
 def _limits(container: Mapping[str, Any]) -> Mapping[str, Any]:
     return shape.mapping(shape.mapping(container.get("resources")).get("limits"))
+
+
+def _named(container: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return every resource that the container names."""
+    resources = shape.mapping(container.get("resources"))
+    return (*shape.mapping(resources.get("limits")), *shape.mapping(resources.get("requests")))
 
 
 def _too_many(
@@ -191,18 +203,23 @@ def _is_ours(spec: Mapping[str, Any], settings: Settings) -> bool:
 
 
 def _judged_containers(
-    pod: Mapping[str, Any], vendors: Sequence[base.Vendor]
+    pod: Mapping[str, Any], vendors: Sequence[base.Vendor], *, every: bool = True
 ) -> tuple[_Container, ...]:
-    """Ask every vendor about every container.
+    """Ask vendors about the containers: every one, or those alone that a container names.
+
+    The second is enough to know what a pod asks for, and costs a fraction: there are two
+    dozen vendors.
 
     Raises:
         RequestError: a container asks for something that cannot be meant; the
             text names the container.
     """
     found = []
+    served = roster.of(vendors)
     for field, position, raw in shape.containers(pod):
+        asked = vendors if every else served.asked(_named(raw))
         try:
-            changes = {vendor.spec.keyword: vendor.admit(raw, pod) for vendor in vendors}
+            changes = {vendor.spec.keyword: vendor.admit(raw, pod) for vendor in asked}
         except errors.RequestError as fault:
             raise errors.RequestError(f"container {_shown_name(raw)}: {fault}") from fault
         found.append(_Container(path=("spec", field, position), raw=raw, changes=changes))

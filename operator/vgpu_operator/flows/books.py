@@ -85,6 +85,7 @@ class Refusal:
         generation: the ledger's generation that the answer was given from.
         texts: the different reasons that the answer gave.
         groups: the first of them, most nodes first, and how many nodes each kept off.
+        told: no event about it was dropped or lost.
     """
 
     request: request.PodRequest
@@ -92,6 +93,7 @@ class Refusal:
     generation: int
     texts: frozenset[str]
     groups: tuple[explain.Group, ...] = ()
+    told: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

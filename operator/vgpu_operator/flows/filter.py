@@ -100,9 +100,16 @@ def _refuse(
             groups=answer.groups,
         )
     rejections = answer.rejections
-    told = known is not None and known.texts == answer.texts
+    told = known is not None and known.told and known.texts == answer.texts
     events = () if told or not rejections else reasons.filtering_failed(wish.pod, rejections)
     return FilterResult(fitting=(), rejections=rejections, events=events, again=known is not None)
+
+
+def not_told(books: Books, event: effects.PostEvent) -> None:
+    """Note that an event about a refusal did not go out: the next refusal says it again."""
+    refusal = books.refused.get(event.pod.uid) if event.pod is not None else None
+    if refusal is not None and event.reason == reasons.FILTERING_FAILED:
+        books.refused[refusal.request.pod.uid] = dataclasses.replace(refusal, told=False)
 
 
 def score_nodes(books: Books, pod: records.PodRecord, nodes: Sequence[str]) -> list[int]:

@@ -1,6 +1,6 @@
 """One node's part of the books as a ledger of its own: who asks "what if" changes that one."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TypeAlias
 
 from vgpu_operator.flows.books import Books
@@ -16,7 +16,11 @@ def _as_it_is(_vendor: str, card: device.Device) -> device.Device:
 
 
 def copied(
-    books: Books, node: str, *, change: Change = _as_it_is, uncordoned: bool = False
+    books: Books,
+    node: str,
+    *,
+    change: Change = _as_it_is,
+    uncordoned: Collection[str] = (),
 ) -> ledger.Ledger:
     """Return a ledger that holds that node alone, with its pods.
 
@@ -24,7 +28,7 @@ def copied(
         books: what is known; nothing in it changes.
         node: a known node.
         change: what its cards would be.
-        uncordoned: as if no card of it were on the cordon list.
+        uncordoned: cards as if they were not on the cordon list.
     """
     record = books.nodes[node]
     scratch = ledger.Ledger(
@@ -38,7 +42,7 @@ def copied(
         cards = (change(keyword, card) for card in books.ledger.devices(node, keyword))
         scratch.set_devices(node, keyword, [card for card in cards if card is not None])
         scratch.set_allocatable(node, keyword, record.allocatable.get(keyword))
-    scratch.set_cordoned(node, frozenset() if uncordoned else record.cordoned)
+    scratch.set_cordoned(node, record.cordoned.difference(uncordoned))
     scratch.set_notes(node, record.notes)
     for pod in _holding(books, node):
         held = books.ledger.holding(pod.key.uid)

@@ -24,7 +24,7 @@ def note(books: Books, reaction: Reaction, now: datetime.datetime) -> None:
 def _note_pod(books: Books, uid: str, now: datetime.datetime) -> None:
     record = books.ledger.record(uid)
     counted = books.tallies
-    if record is not None and not record.ended and pod_events.bypassed(books, record):
+    if record is not None and not record.ended and _is_to_be_counted(books, record):
         counted.bypassed.add(uid)
     else:
         counted.bypassed.discard(uid)
@@ -34,6 +34,12 @@ def _note_pod(books: Books, uid: str, now: datetime.datetime) -> None:
     begun = counted.allocating.pop(uid, None)
     if begun is not None and books.leader:
         counted.allocations[_outcome(record)].note((now - begun).total_seconds())
+
+
+def _is_to_be_counted(books: Books, record: records.PodRecord) -> bool:
+    """Whether the webhook should have seen a pod that it has not seen."""
+    left_out = record.key.namespace in books.settings.webhook_leaves_out
+    return not left_out and pod_events.bypassed(books.settings, record)
 
 
 def _outcome(record: records.PodRecord | None) -> str:

@@ -6,6 +6,7 @@ from vgpu_operator.flows import admit, effects, lock_needs, reasons
 from vgpu_operator.flows.books import Books
 from vgpu_operator.machines import bind_phase
 from vgpu_operator.model import records, request
+from vgpu_operator.model.settings import Settings
 
 
 def pod_seen(books: Books, record: records.PodRecord) -> effects.Reaction:
@@ -98,8 +99,8 @@ def _complaints(
 ) -> Iterator[effects.Effect]:
     """Yield an event for everything about the pod that somebody should look at."""
     pod = record.key
-    told = before is not None and bypassed(books, before)
-    if bypassed(books, record) and record.phase != "Succeeded" and not told:
+    told = before is not None and bypassed(books.settings, before)
+    if bypassed(books.settings, record) and record.phase != "Succeeded" and not told:
         yield reasons.on_pod(pod, "WebhookBypassed", _bypass_sentence(books, record))
     if record.ended or not record.node:
         return
@@ -131,24 +132,39 @@ def _complaints(
 
 
 def _bypass_sentence(books: Books, record: records.PodRecord) -> str:
+    """Say what was missed, and what to do: creating it again helps only where it is seen then."""
+    ours, namespace = books.settings.scheduler_name, record.key.namespace
+    left_out = namespace in books.settings.webhook_leaves_out
     if record.passed_by:
-        return f"it never passed the webhook, which would have {record.passed_by}; create it again"
+        missed = f"it never passed the webhook, which would have {record.passed_by}"
+        if left_out:
+            return f"{missed}; it leaves namespace {namespace} out: change the pod itself"
+        return (
+            f"{missed}; create it again; if that changes nothing, the webhook leaves its"
+            " namespace out: change the pod itself"
+        )
+    missed = (
+        f"it asks for devices but its scheduler is {record.scheduler}: it never passed the webhook"
+    )
+    if left_out:
+        return f"{missed}, which leaves namespace {namespace} out; set schedulerName: {ours}"
     return (
-        f"it asks for devices but its scheduler is {record.scheduler}: it never passed the"
-        f" webhook; create it again, or set schedulerName: {books.settings.scheduler_name}"
+        f"{missed}; create it again, or, where the webhook leaves its namespace out, set"
+        f" schedulerName: {ours}"
     )
 
 
-def bypassed(books: Books, record: records.PodRecord) -> bool:
+def bypassed(settings: Settings, record: records.PodRecord) -> bool:
     """Whether a pod that asks for devices never passed the webhook, as far as it shows.
 
-    Either it shows on the pod itself, or the default scheduler is to place it all the same.
+    Either it shows on the pod itself, which counts until it is bound: a process that begins
+    later could not tell. Or the default scheduler is to place it, or has placed it.
     """
-    return bool(record.passed_by) or (
+    return bool(record.passed_by and not record.node) or (
         record.request.wants_devices
         and record.scheduler == admit.DEFAULT_SCHEDULER
-        and books.settings.scheduler_name != admit.DEFAULT_SCHEDULER
-        and books.settings.force_overwrite_default_scheduler
+        and settings.scheduler_name != admit.DEFAULT_SCHEDULER
+        and settings.force_overwrite_default_scheduler
         and not record.opted_out
         and not record.promised
     )

@@ -11,8 +11,10 @@ from typing import Final
 from vgpu_operator.flows.effects import EventType, PostEvent
 from vgpu_operator.model import reason, request
 
+FILTERING_FAILED: Final = "FilteringFailed"
+
 REASONS: Final[Mapping[str, str]] = {
-    "FilteringFailed": (
+    FILTERING_FAILED: (
         "Pod: no node fits; one event for each reason, with its nodes. The first also says"
         " what came closest."
     ),
@@ -78,7 +80,7 @@ def filtering_failed(
             by_reason.setdefault(words, []).append(node)
     most_nodes_first = sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0]))
     told = [
-        on_pod(pod, "FilteringFailed", f"{len(nodes)} nodes {words} ({_listed(nodes)})")
+        on_pod(pod, FILTERING_FAILED, f"{len(nodes)} nodes {words} ({_listed(nodes)})")
         for words, nodes in most_nodes_first[:MOST_REASONS]
     ]
     return (*(replace(event, closest=True) for event in told[:1]), *told[1:])

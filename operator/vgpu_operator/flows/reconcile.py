@@ -49,6 +49,16 @@ def synced(books: Books) -> None:
     books.synced = True
 
 
+def term_ended(books: Books) -> None:
+    """Forget what only a leader looks after: whoever leads next finds it out anew.
+
+    A follower would never look again, and tell the last it knew for ever.
+    """
+    books.refused.clear()
+    books.stuck_locks.clear()
+    books.stuck.clear()
+
+
 def join(reactions: Iterable[effects.Reaction]) -> effects.Reaction:
     """Return all of them as one."""
     wanted: list[effects.Effect] = []

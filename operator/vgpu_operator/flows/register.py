@@ -238,6 +238,7 @@ def _take_in_register(
         registration = Registration(handshake_seen_at=now)
         registration.handshake = record.handshakes.get(keyword)
         books.registrations[record.name, keyword] = registration
+        books.ledger.sighted(record.name)  # whatever its text says, and if nobody can read it
     if text is not None:
         registration.older = record.older.get(keyword)
         if registration.older is not None:
@@ -256,6 +257,7 @@ def _take_in_register(
         books.ledger.drop_devices(record.name, keyword)
         return []
     if text is None:
+        registration.unreadable = ""  # nothing is left to be read
         return [_removed(record.name, vendor, registration)]
     try:
         decoded = vendor_records.decode_register(record, vendor, text)

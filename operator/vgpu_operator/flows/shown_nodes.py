@@ -34,7 +34,7 @@ def card_rows(books: Books, node: str) -> list[list[Any]] | None:
     if node not in books.nodes:
         return None
     rows = [
-        _row(_state(books, node, vendor, usage), vendor, usage)
+        _row(card_state(books, node, vendor, usage), vendor, usage)
         for vendor in _registered(books, node)
         for usage in books.ledger.usage(node, vendor)
     ]
@@ -81,12 +81,12 @@ def _registered(books: Books, node: str) -> Iterator[str]:
 def _cards(books: Books, node: str) -> Iterator[Json]:
     for vendor in _registered(books, node):
         for usage in books.ledger.usage(node, vendor):
-            row = _row(_state(books, node, vendor, usage), vendor, usage)
+            row = _row(card_state(books, node, vendor, usage), vendor, usage)
             more = {"numa": usage.device.numa, "mode": usage.device.mode}
             yield dict(zip(CARD_FIELDS, row, strict=True)) | more
 
 
-def _state(books: Books, node: str, vendor: str, usage: ledger_nodes.CardUsage) -> str:
+def card_state(books: Books, node: str, vendor: str, usage: ledger_nodes.CardUsage) -> str:
     """Return why no new pod gets the card, whatever is free; empty when some may."""
     if not usage.device.healthy:
         return "unhealthy"

@@ -25,11 +25,14 @@ class Smaller:
         resource: which limit.
         asked: the most that a container asks now; None where none names it.
         most: the most that any container may ask.
+        given_up: which part of what the pod gets now that is; of the largest card where
+            none is named.
     """
 
     resource: str
     asked: int | None
     most: int
+    given_up: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,11 @@ class Change:
 
     amounts: tuple[Smaller, ...]
     nodes: tuple[str, ...]
+
+    @property
+    def given_up(self) -> float:
+        """The largest part of one amount that the pod would do without."""
+        return max((amount.given_up for amount in self.amounts), default=0.0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +115,12 @@ class _Search:
         """Return the change in words of the pod's author; what is not lowered is left out."""
         return Change(
             amounts=tuple(
-                Smaller(resource=knob.resource, asked=knob.asked, most=caps[knob.resource])
+                Smaller(
+                    resource=knob.resource,
+                    asked=knob.asked,
+                    most=caps[knob.resource],
+                    given_up=1 - caps[knob.resource] / (knob.asked or knob.top - 1),
+                )
                 for knob in knobs
                 if caps[knob.resource] < knob.top - 1 or knob.asked != caps[knob.resource]
             ),

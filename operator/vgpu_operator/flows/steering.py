@@ -1,4 +1,4 @@
-"""What besides its cards keeps a pod off a node: selectors, affinity, taints, CPU and memory.
+"""What besides its cards keeps a pod off a node: selectors, affinity, taints, other resources.
 
 kube-scheduler judges these. They are read here as it reads them (Kubernetes 1.36,
 ``pkg/scheduler/framework/plugins``: nodeunschedulable, tainttoleration, nodeaffinity,
@@ -6,7 +6,8 @@ noderesources), so that an answer about cards does not promise what the rest of 
 forbids. Other pods' affinity, spreading, volumes and ports are not looked at.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -16,6 +17,11 @@ from vgpu_operator.wire import quantity, shape
 Json: TypeAlias = Mapping[str, Any]
 
 _PLAIN: Final = ("cpu", "memory", "ephemeral-storage")
+"""What a node without a word about it is taken to have enough of; of all else it has none."""
+
+_OF_THE_POD: Final = ("cpu", "memory", "hugepages-")
+"""What ``spec.resources`` of a pod may name."""
+
 _UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 _KEEPS_OFF: Final = ("NoSchedule", "NoExecute")
 _MOST_PODS: Final = "pods"
@@ -28,19 +34,24 @@ class Obstacle:
     Attributes:
         kind: in a few words, the same for all nodes that it is alike on.
         sentence: with what is asked and what is there.
+        room: it is pods that take the room; fewer of them would help.
     """
 
     kind: str
     sentence: str
+    room: bool = False
 
 
-def off(pod: Json, node: Json, others: Iterable[Json] = ()) -> tuple[Obstacle, ...]:
+def off(
+    pod: Json, node: Json, others: Iterable[Json] = (), *, owned: Collection[str] = ()
+) -> tuple[Obstacle, ...]:
     """Return each thing that keeps the pod off the node; none where it may go.
 
     Args:
         pod: a Pod as the API serves it.
         node: a Node.
         others: the pods on that node that have not ended.
+        owned: resources that are not counted here: those of the cards.
     """
     spec = shape.mapping(pod.get("spec"))
     tolerations = shape.mappings(spec.get("tolerations"))
@@ -49,7 +60,7 @@ def off(pod: Json, node: Json, others: Iterable[Json] = ()) -> tuple[Obstacle, .
         *_taints(node, tolerations),
         *_selector(spec, node),
         *_affinity(spec, node),
-        *_room(pod, node, tuple(others)),
+        *_room(pod, node, tuple(others), owned),
     )
 
 
@@ -123,7 +134,7 @@ def _term_holds(term: Json, node: Json) -> bool:
 
 
 def _holds(wanted: Json, found: Json) -> bool:
-    key, values = shape.text(wanted.get("key")), wanted.get("values") or ()
+    key, values = shape.text(wanted.get("key")), _values(wanted)
     match wanted.get("operator"):
         case "In":
             return key in found and found[key] in values
@@ -139,6 +150,12 @@ def _holds(wanted: Json, found: Json) -> bool:
                 return False
             return number > bound if operator == "Gt" else number < bound
     return False
+
+
+def _values(wanted: Json) -> Sequence[object]:
+    """Return the values of a rule; none where a manifest has no list there."""
+    values = wanted.get("values")
+    return values if isinstance(values, list) else ()
 
 
 def _integer(text: object) -> int | None:
@@ -160,7 +177,7 @@ def _term_words(term: Json) -> str:
                 (
                     shape.text(one.get("key")),
                     shape.text(one.get("operator")),
-                    ",".join(map(str, one.get("values") or ())),
+                    ",".join(map(str, _values(one))),
                 ),
             )
         )
@@ -168,55 +185,89 @@ def _term_words(term: Json) -> str:
     )
 
 
-def _room(pod: Json, node: Json, others: Sequence[Json]) -> Iterator[Obstacle]:
+def _room(
+    pod: Json, node: Json, others: Sequence[Json], owned: Collection[str]
+) -> Iterator[Obstacle]:
     offered = shape.mapping(shape.mapping(node.get("status")).get("allocatable"))
-    wanted = _asked(pod)
-    taken = [_asked(other) for other in others]
-    for name in _PLAIN:
-        asked, total = wanted.get(name, 0), _thousandths(offered.get(name))
-        if not asked or total is None:
+    wanted = {name: amount for name, amount in _asked(pod).items() if amount > 0}
+    counted = [
+        name for name in wanted if name not in owned and (name in offered or name not in _PLAIN)
+    ]
+    taken = [_asked(other, counted) for other in others] if counted else []
+    for name in counted:
+        asked, total = wanted[name], _thousandths(offered.get(name, 0))
+        if total is None:
             continue
         free = total - sum(other.get(name, 0) for other in taken)
         if asked > free:
             yield Obstacle(
                 kind=f"not enough {name}",
                 sentence=f"not enough {name}: {_shown(asked)} asked, {_shown(max(0, free))} free",
+                room=True,
             )
     most = _thousandths(offered.get(_MOST_PODS))
     if most is not None and len(others) * 1000 >= most:
         yield Obstacle(
             kind="too many pods",
             sentence=f"too many pods: the node takes {most // 1000} and has {len(others)}",
+            room=True,
         )
 
 
-def _asked(pod: Json) -> dict[str, int]:
-    """Return what a pod asks of CPU and memory, in thousandths: its most at any one time."""
+def _asked(pod: Json, names: Collection[str] | None = None) -> dict[str, int]:
+    """Return what a pod asks of each resource, in thousandths: its most at any one time.
+
+    A limit without a request is one, as the API server makes it; what the pod asks as a
+    whole counts before what its containers do.
+
+    Args:
+        pod: any Pod.
+        names: of those resources only; None is all.
+    """
     lasting: dict[str, int] = {}
     peak: dict[str, int] = {}
     for field, _, container in shape.containers(pod):
-        own = _of(shape.mapping(container.get("resources")).get("requests"))
+        resources = shape.mapping(container.get("resources"))
+        own = _of(resources.get("limits"), names) | _of(resources.get("requests"), names)
         if field == "initContainers" and container.get("restartPolicy") != "Always":
             for name, amount in own.items():
                 peak[name] = max(peak.get(name, 0), amount + lasting.get(name, 0))
         else:
             for name, amount in own.items():
                 lasting[name] = lasting.get(name, 0) + amount
-    overhead = _of(shape.mapping(pod.get("spec")).get("overhead"))
-    return {
-        name: max(lasting.get(name, 0), peak.get(name, 0)) + overhead.get(name, 0)
-        for name in _PLAIN
-    }
+    found = {name: max(lasting.get(name, 0), peak.get(name, 0)) for name in lasting | peak}
+    spec = shape.mapping(pod.get("spec"))
+    whole = shape.mapping(spec.get("resources"))
+    limits, requests = _of(whole.get("limits"), names), _of(whole.get("requests"), names)
+    for name in limits | requests:
+        if name.startswith(_OF_THE_POD):
+            found[name] = requests.get(name, found.get(name) or limits.get(name, 0))
+    for name, amount in _of(spec.get("overhead"), names).items():
+        found[name] = found.get(name, 0) + amount
+    return found
 
 
-def _of(amounts: object) -> dict[str, int]:
-    found = {name: _thousandths(shape.mapping(amounts).get(name)) for name in _PLAIN}
+def _of(amounts: object, names: Collection[str] | None) -> dict[str, int]:
+    given = shape.mapping(amounts)
+    if not given:
+        return {}
+    wanted = given if names is None else (name for name in names if name in given)
+    found = {name: _thousandths(given[name]) for name in wanted}
     return {name: amount for name, amount in found.items() if amount is not None}
 
 
 def _thousandths(value: object) -> int | None:
-    if value is None:
-        return None
+    if isinstance(value, str):  # the pods of a cluster ask for the same few amounts
+        return _read(value)
+    return None if value is None else _read_any(value)
+
+
+@functools.lru_cache(maxsize=4096)
+def _read(text: str) -> int | None:
+    return _read_any(text)
+
+
+def _read_any(value: object) -> int | None:
     try:
         return quantity.decode_thousandths(value)
     except errors.DecodeError:

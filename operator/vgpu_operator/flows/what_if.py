@@ -11,14 +11,15 @@ Every way was tried by the code that places pods. Nothing in the books changes.
 
 import dataclasses
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from vgpu_operator.flows import admit, evictions, locks, one_node, quotas, smaller, steering
+from vgpu_operator.flows import admit, bind, evictions, locks, one_node, quotas, smaller, steering
 from vgpu_operator.flows import filter as flow_filter
 from vgpu_operator.flows.books import Books
 from vgpu_operator.ledger import residents
 from vgpu_operator.model import allocation, device, policy, reason, records, request
+from vgpu_operator.model.vendor_settings import resources
 from vgpu_operator.scheduling import choose, fit
 from vgpu_operator.wire import keys, shape
 
@@ -26,6 +27,9 @@ Json: TypeAlias = Mapping[str, Any]
 
 NEAREST = 5
 """Nodes that are looked at card by card unless more are asked for."""
+
+HALF = 0.5
+"""A change that gives up more of an amount than this is proposed after all others."""
 
 LOOKED_AT = 64
 """Nodes on which putting a card back is tried, the nearest first."""
@@ -53,7 +57,7 @@ class Case:
 class Card:
     """One card as the pod finds it.
 
-    Cores are in the unit that the vendor registers.
+    Cores are in the unit that the vendor registers: percent, or a mask of those in use.
 
     Attributes:
         why: the facts that keep the pod off, in HAMi's words; empty when it could serve.
@@ -64,7 +68,7 @@ class Card:
     device: device.Device
     free_slots: int
     free_memory_mib: int
-    free_cores: int
+    used_cores: int
     cordoned: bool
     why: str
     holders: tuple[residents.Holder, ...]
@@ -138,7 +142,9 @@ class Explanation:
     Attributes:
         record: the pod.
         nodes: every node: where the pod is, where it fits, then the nearest first.
-        ways: the smallest changes, easiest first; empty where the pod fits.
+        ways: the smallest change of each kind, empty where the pod fits: the quota that is
+            all that is missing, less of an amount (the smallest part first), an annotation,
+            another node, a card, pods; then less of an amount by more than half.
         node_policy, card_policies: as they hold for this pod.
     """
 
@@ -175,7 +181,11 @@ def explain(
     raws = {_name(raw): raw for raw in case.nodes}
     placement, rejections = _judged(books, wish, tuple(raws), now)
     scores = dict(zip(placement.fitting, placement.raw_scores.tolist(), strict=True))
-    off = {name: steering.off(case.pod, raw, case.pods.get(name, ())) for name, raw in raws.items()}
+    owned = _owned(books)
+    off = {
+        name: steering.off(case.pod, raw, case.pods.get(name, ()), owned=owned)
+        for name, raw in raws.items()
+    }
     here = case.record.node
     nodes = [
         Node(
@@ -222,6 +232,40 @@ def admitted(books: Books, raw: Json) -> admit.Verdict:
         vendors=books.vendors,
         standing=books.ledger.quota_standing(namespace),
     )
+
+
+def settle(books: Books, case: Case, there: Explanation, now: datetime.datetime) -> str | None:
+    """Put a pod on the node that it prefers, cards and all; it counts from here on.
+
+    Args:
+        books: what is known; the pod's cards are assumed in it.
+        case: the pod, and what stands beside it now.
+        there: the explanation of a pod that is alike, from which what never changes is taken.
+        now: the time.
+
+    Returns:
+        The node; None where none takes it.
+    """
+    wish = case.record.request
+    owned = _owned(books)
+    raws = {_name(raw): raw for raw in case.nodes}
+    open_nodes = [node.name for node in there.nodes if not node.obstacles]
+    placement, _ = _judged(books, wish, open_nodes, now)
+    sign = 1 if placement.node_policy is policy.NodePolicy.SPREAD else -1
+    scores = zip(placement.raw_scores.tolist(), placement.fitting, strict=True)
+    for _, name in sorted((sign * score, name) for score, name in scores):
+        if steering.off(case.pod, raws[name], case.pods.get(name, ()), owned=owned):
+            continue  # pods before it have taken the room
+        if isinstance(bind.reserve(books, wish, name), allocation.Allocation):
+            return name
+    return None
+
+
+def _owned(books: Books) -> frozenset[str]:
+    """Return the resources that cards are asked by, under today's names and earlier ones."""
+    earlier = books.settings.resource_aliases
+    today = {name for _, name in resources.named(books.settings.vendors)}
+    return frozenset(today.union(*earlier.values()))
 
 
 def _judged(
@@ -285,7 +329,7 @@ def _cards(books: Books, wish: request.PodRequest, node: str) -> tuple[Card, ...
                     device=card,
                     free_slots=card.slots - usage.used_slots,
                     free_memory_mib=card.memory_mib - usage.used_memory_mib,
-                    free_cores=card.cores_percent - usage.used_cores_percent,
+                    used_cores=usage.used_cores_percent,
                     cordoned=card.id in books.nodes[node].cordoned,
                     why=_why_not(books, wish, node, keyword, card.id),
                     holders=tuple(holders.get((keyword, card.id), ())),
@@ -331,7 +375,8 @@ def _ways(books: Books, case: Case, nodes: Sequence[Node]) -> Iterable[Way]:
     quota = _more_quota(books, wish, allowed)
     if quota is not None:
         yield quota
-    yield from smaller.largest(books, case.pod, allowed)
+    changes = sorted(smaller.largest(books, case.pod, allowed), key=lambda change: change.given_up)
+    yield from (change for change in changes if change.given_up <= HALF)
     rules = _without_rules(books, case, allowed)
     if rules is not None:
         yield rules
@@ -344,14 +389,46 @@ def _ways(books: Books, case: Case, nodes: Sequence[Node]) -> Iterable[Way]:
     )
     if back is not None:
         yield back
-    could_help = [
-        node.name
-        for node in nodes
-        if not node.obstacles and node.rejection is not None and node.rejection.resolvable
-    ]
-    eviction = evictions.fewest(books, wish, could_help, priorities=case.priorities)
+    eviction = _eviction(books, case, nodes)
     if eviction is not None:
         yield eviction
+    yield from (change for change in changes if change.given_up > HALF)
+
+
+def _eviction(books: Books, case: Case, nodes: Sequence[Node]) -> evictions.Eviction | None:
+    """Return the fewest pods whose end makes room on a node: on its cards and beside them."""
+    wish, owned = case.record.request, _owned(books)
+    raws = {_name(raw): raw for raw in case.nodes}
+    full = {node.name for node in nodes if node.obstacles}
+
+    def opens(node: str, gone: Collection[str]) -> bool:
+        if node not in full:
+            return True
+        stay = [
+            raw for raw in case.pods.get(node, ()) if str(raw["metadata"].get("uid")) not in gone
+        ]
+        return not steering.off(case.pod, raws[node], stay, owned=owned)
+
+    def could_help(node: Node) -> bool:
+        why = node.rejection
+        if why is not None and not why.resolvable:
+            # A quota stays used up for kube-scheduler's evictions, but not when its pods end.
+            alone = refused.get(node.name)
+            if reason.Reason.QUOTA_NOT_FIT not in why.reasons or not (
+                alone is None or alone.resolvable
+            ):
+                return False
+        if not all(obstacle.room for obstacle in node.obstacles) or node.name not in books.nodes:
+            return False
+        if not node.obstacles:
+            return True
+        holders = one_node.pods_on(books, node.name)
+        return opens(node.name, {record.key.uid for record in holders})
+
+    view = books.ledger.snapshot(with_claims=False)
+    refused = fit.place(view, [node.name for node in nodes], wish, books.defaults).rejections
+    names = [node.name for node in nodes if could_help(node)]
+    return evictions.fewest(books, wish, names, priorities=case.priorities, opens=opens)
 
 
 def _more_quota(books: Books, wish: request.PodRequest, nodes: Sequence[str]) -> MoreQuota | None:
@@ -412,22 +489,36 @@ def _cards_back(books: Books, wish: request.PodRequest, node: str) -> CardsBack 
     if record is None:
         return None
     there = [card for keyword in wish.vendors for card in books.ledger.devices(node, keyword)]
-    cordoned = tuple(card.id for card in there if card.id in record.cordoned)
-    unhealthy = tuple(card.id for card in there if not card.healthy)
-    if cordoned and _fits_on(books, wish, node, uncordoned=True, healed=False):
-        return CardsBack(node=node, cordoned=cordoned, unhealthy=())
-    if unhealthy and _fits_on(books, wish, node, uncordoned=bool(cordoned), healed=True):
-        return CardsBack(node=node, cordoned=cordoned, unhealthy=unhealthy)
-    return None
+    cordoned = [card.id for card in there if card.id in record.cordoned]
+    unhealthy = [card.id for card in there if not card.healthy]
+    if cordoned and _fits_with(books, wish, node, cordoned=cordoned, unhealthy=()):
+        unhealthy = []
+    elif not (unhealthy and _fits_with(books, wish, node, cordoned=cordoned, unhealthy=unhealthy)):
+        return None
+    for needed in (unhealthy, cordoned):  # repairing is the harder order
+        for card in tuple(needed):
+            needed.remove(card)
+            if not _fits_with(books, wish, node, cordoned=cordoned, unhealthy=unhealthy):
+                needed.append(card)
+    return CardsBack(
+        node=node, cordoned=tuple(sorted(cordoned)), unhealthy=tuple(sorted(unhealthy))
+    )
 
 
-def _fits_on(
-    books: Books, wish: request.PodRequest, node: str, *, uncordoned: bool, healed: bool
+def _fits_with(
+    books: Books,
+    wish: request.PodRequest,
+    node: str,
+    *,
+    cordoned: Collection[str],
+    unhealthy: Collection[str],
 ) -> bool:
-    def change(_vendor: str, card: device.Device) -> device.Device:
-        return dataclasses.replace(card, healthy=True) if healed else card
+    """Whether the node takes the pod with these cordoned and these unhealthy cards back."""
 
-    scratch = one_node.copied(books, node, change=change, uncordoned=uncordoned)
+    def change(_vendor: str, card: device.Device) -> device.Device:
+        return dataclasses.replace(card, healthy=True) if card.id in unhealthy else card
+
+    scratch = one_node.copied(books, node, change=change, uncordoned=cordoned)
     answer = choose.choose(
         scratch.snapshot(with_claims=False),
         node,

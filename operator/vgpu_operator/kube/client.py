@@ -39,6 +39,9 @@ CONNECT_LIMIT_S = 5.0
 WATCH_SILENCE_LIMIT_S = 120.0
 """A watch that says nothing for so long is given up; bookmarks come each minute."""
 
+ENDING = "403 namespace ending"
+"""What is told as the status where no right is missing, but the namespace is ending."""
+
 MAX_CONNECTIONS = 200
 LIST_PAGE = 1000
 
@@ -93,13 +96,13 @@ class Credentials:
 class KubeClient:
     """One connection pool to one API server.
 
-    ``on_answer`` is told the verb, the path, the status (0 = no answer) and
-    the seconds of every request.
+    ``on_answer`` is told the verb, the path, the status (0 = no answer;
+    ``ENDING``) and the seconds of every request.
     """
 
     def __init__(self, configuration: k8s_client.Configuration) -> None:
         self._configuration = configuration
-        self.on_answer: Callable[[str, str, int, float], None] = _tell_nobody
+        self.on_answer: Callable[[str, str, str, float], None] = _tell_nobody
         self._base = str(configuration.host).rstrip("/")
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS, ssl=_tls(configuration)),
@@ -208,7 +211,7 @@ class KubeClient:
             if limit_s is not None
             else None
         )
-        begun, status = time.perf_counter(), 0
+        begun, status = time.perf_counter(), "0"
         try:
             async with self._session.request(
                 verb,
@@ -219,15 +222,18 @@ class KubeClient:
                 timeout=timeout or self._session.timeout,
             ) as answer:
                 content = await answer.read()
-                status = answer.status
-                if status >= 400:
+                status = str(answer.status)
+                if answer.status >= 400:
                     raise errors.from_answer(
-                        status,
+                        answer.status,
                         content,
                         verb=verb,
                         path=path,
                         retry_after=answer.headers.get("Retry-After"),
                     )
+        except errors.NamespaceEnding:
+            status = ENDING
+            raise
         except (aiohttp.ClientError, TimeoutError, OSError) as fault:
             cause = str(fault) or type(fault).__name__
             raise errors.Unreachable(f"{verb} {self._base}{path}: {cause}") from fault
@@ -358,7 +364,7 @@ class KubeClient:
         return headers
 
 
-def _tell_nobody(_verb: str, _path: str, _status: int, _seconds: float) -> None:
+def _tell_nobody(_verb: str, _path: str, _status: str, _seconds: float) -> None:
     """Default of ``on_answer``."""
 
 

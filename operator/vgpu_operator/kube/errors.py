@@ -14,6 +14,7 @@ ApiError
 """
 
 import re
+from typing import Any
 
 import orjson
 
@@ -48,6 +49,10 @@ class Unauthorized(ApiError):
 
 class Denied(ApiError):
     """403: our rights do not reach that far, or admission refused."""
+
+
+class NamespaceEnding(Denied):
+    """403, but no right is missing: nothing new may be made in a namespace that is ending."""
 
 
 class NotFound(ApiError):
@@ -102,10 +107,29 @@ def from_answer(
         answer = orjson.loads(body)
         words = str(answer["message"]) if isinstance(answer, dict) else ""
     except (orjson.JSONDecodeError, KeyError):
+        answer = None
         words = body[:_LONGEST_MESSAGE].decode("utf-8", "replace")
     words = _TOKEN.sub(r"\1…", words)[:_LONGEST_MESSAGE]
     kind = _BY_STATUS.get(status, ServerFault if status >= 500 else ApiError)
     if kind is Invalid and _OTHER_UID in words:
         kind = Conflict
+    if kind is Denied and _is_namespace_ending(answer):
+        kind = NamespaceEnding
     seconds = float(retry_after) if retry_after and retry_after.isdecimal() else None
     return kind(f"{verb} {path}: {status} {words}".rstrip(), status=status, retry_after_s=seconds)
+
+
+def _is_namespace_ending(answer: Any) -> bool:
+    """Whether a Status names the cause that its admission plugin NamespaceLifecycle writes.
+
+    >>> _is_namespace_ending({"details": {"causes": [{"reason": "NamespaceTerminating"}]}})
+    True
+    >>> _is_namespace_ending({"details": None}), _is_namespace_ending({"details": {"causes": [1]}})
+    (False, False)
+    """
+    details = answer.get("details") if isinstance(answer, dict) else None
+    causes = details.get("causes") if isinstance(details, dict) else None
+    return isinstance(causes, list) and any(
+        isinstance(cause, dict) and cause.get("reason") == "NamespaceTerminating"
+        for cause in causes
+    )

@@ -1,20 +1,19 @@
 """Raw objects in, flows run, effects out: the shell around the books."""
 
 import asyncio
-import dataclasses
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 import structlog
 
 from vgpu_operator.flows import (
-    admit,
     effects,
     lock_needs,
     locks,
     outcomes,
     pod_events,
     quotas,
+    reading,
     reconcile,
     register,
     wake,
@@ -78,11 +77,11 @@ class Intake:
         self._pods_reached = ""
         self._pods_shown = ""
         self._pods_settled = ""
-        self._passed_by: dict[str, str] = {}
+        self._of_no_concern: dict[str, str] = {}
 
     def pod_record(self, raw: kube_client.Json) -> records.PodRecord:
         """Return what we keep of a raw Pod."""
-        return decode_pod(self._books, raw)
+        return reading.decode_pod(self._books, raw)
 
     def node_event(self, kind: str | None, raw: kube_client.Json) -> None:
         """Take in a watch event of a Node."""
@@ -305,8 +304,8 @@ class Intake:
         Returns the UIDs that it has, and how many pods the watch has not shown
         although it was past them, or shown gone.
         """
-        settled, passed_by = self._pods_settled, self._passed_by
-        self._passed_by = {}
+        settled, ignored = self._pods_settled, self._of_no_concern
+        self._of_no_concern = {}
         uids: set[str] = set()
         differences = 0
 
@@ -317,13 +316,13 @@ class Intake:
             if not self._may_concern_us(raw):
                 return
             known = self._books.ledger.record(uid)
-            if (passed_by.get(uid) if known is None else known.resource_version) == at:
+            if (ignored.get(uid) if known is None else known.resource_version) == at:
                 if known is None:
-                    self._passed_by[uid] = at
+                    self._of_no_concern[uid] = at
                 return
             reaction = pod_events.pod_seen(self._books, self.pod_record(raw))
             if self._books.ledger.record(uid) is None:
-                self._passed_by[uid] = at
+                self._of_no_concern[uid] = at
             is_late = bool(settled) and not resource_version.is_earlier(settled, at)
             differences += bool(reaction.pods) and is_late
             self.react(reaction)
@@ -410,17 +409,3 @@ def _by_object(wanted: Iterable[effects.Effect]) -> Iterable[Sequence[effects.Ef
                 target = None
         groups.setdefault(target, []).append(effect)
     return groups.values()
-
-
-def decode_pod(books: Books, raw: kube_client.Json) -> records.PodRecord:
-    """Return what we keep of a raw Pod."""
-    aliases = books.settings.resource_aliases
-    record = vendor_records.pod_record(raw, books.vendors, aliases=aliases)
-    known = books.ledger.record(record.key.uid)
-    if known is not None:
-        passed_by = known.passed_by  # what it asks for never changes
-    elif record.node or record.ended:
-        return record
-    else:
-        passed_by = admit.passed_by(raw, settings=books.settings, vendors=books.vendors)
-    return dataclasses.replace(record, passed_by=passed_by) if passed_by else record

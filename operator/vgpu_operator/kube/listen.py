@@ -130,10 +130,19 @@ async def _tell_the_door(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
     with door.request_under_way(request) as connection:
-        response = await handler(request)
-        if connection is not None and connection.is_last_request:
-            response.force_close()
+        try:
+            response = await handler(request)
+        except web.HTTPException as answer:
+            _end_if_last(connection, answer)
+            raise
+        _end_if_last(connection, response)
         return response
+
+
+def _end_if_last(connection: door.Connection | None, response: web.StreamResponse) -> None:
+    """Have the client come on another connection next time, where the door drains."""
+    if connection is not None and connection.is_last_request:
+        response.force_close()
 
 
 def is_worth_a_line(entry: logging.LogRecord) -> bool:

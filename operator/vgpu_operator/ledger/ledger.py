@@ -271,6 +271,10 @@ class Ledger:
         """Return the nodes that changed after that revision; None when nobody knows any more."""
         return self._seen.since(revision)
 
+    def sighted(self, node: str) -> None:
+        """Note that people see something else of a node, though the ledger holds the same."""
+        self._seen.note(node)
+
     @property
     def unbound(self) -> Collection[str]:
         """UIDs of the pods that ask for cards and have no node, first seen first."""

@@ -28,7 +28,8 @@ from vgpu_operator.vendors import base
 
 CARD_STATES: Final = families.numbered(
     "vgpu_cards",
-    "Registered cards: usable, cordoned or unhealthy.",
+    "Registered cards: usable, unhealthy, cordoned, or closed: the kubelet offers none of that"
+    " vendor's, or a pod keeps others off.",
     "vendor",
     "state",
 )

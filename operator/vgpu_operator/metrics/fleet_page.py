@@ -98,7 +98,8 @@ NOT_ALLOCATABLE: Final = "not allocatable"
 
 STATES: Final = ("ready", NOT_ALLOCATABLE, "unreadable", "removed", "expired")
 """Of a registration: cards that pods can get; cards of which the kubelet offers none; a text
-that cannot be read; a text that is gone while its cards are kept; cards that have left."""
+that cannot be read; a text that is gone while its cards are kept; cards that have left
+while the text stays. Where text and cards are gone, nothing is counted."""
 
 
 async def _registered(books: Books) -> _Sums:
@@ -106,6 +107,8 @@ async def _registered(books: Books) -> _Sums:
     async for (node, keyword), registration in steps.through(
         tuple(books.registrations.items()), pause_s=steps.PAUSE_S
     ):
+        if registration.text is None and not books.ledger.devices(node, keyword):
+            continue  # its plugin is gone: a process that starts now knows nothing of it
         spec = books.by_keyword[keyword].spec
         sums.take_in(spec.id, registration, _state(books, node, keyword, registration))
     return sums

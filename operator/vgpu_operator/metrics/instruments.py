@@ -56,7 +56,8 @@ class Instruments:
         )
         self._api = prom.Counter(
             "vgpu_api_requests_total",
-            "Requests to the API server, by verb, resource and status (0 = no answer).",
+            "Requests to the API server, by verb, resource and status (0 = no answer; "
+            "403 namespace ending = no right is missing).",
             ("verb", "resource", "status"),
             registry=self.registry,
         )
@@ -136,9 +137,9 @@ class Instruments:
         """Note one admission review."""
         self._admissions.labels(outcome).inc()
 
-    def count_api_request(self, verb: str, path: str, status: int, seconds: float) -> None:
+    def count_api_request(self, verb: str, path: str, status: str, seconds: float) -> None:
         """Note one request to the API server."""
-        self._api.labels(verb, resource_of(path), str(status)).inc()
+        self._api.labels(verb, resource_of(path), status).inc()
         self._api_seconds.labels(verb).observe(seconds)
 
     def count_api_retry(self) -> None:

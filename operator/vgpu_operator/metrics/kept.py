@@ -78,6 +78,8 @@ class Kept:
 
     _by_node: dict[str, NodeText] = field(default_factory=dict)
     _revision: int = -1
+    _names: tuple[str, ...] = ()
+    _named: frozenset[str] = frozenset()
 
     async def read(self, books: Books, wanted: Groups) -> list[NodeText]:
         """Return every node's text, that of nodes that changed written again, in steps.
@@ -91,10 +93,11 @@ class Kept:
             self._by_node.clear()
         for node in changed or ():
             self._by_node.pop(node, None)
-        for gone in self._by_node.keys() - books.nodes.keys():
-            del self._by_node[gone]
+        rest = steps.Steps()
+        names = self._sorted_names(books)
+        await rest.rest()
         found = []
-        async for node in steps.through(sorted(books.nodes)):
+        async for node in steps.through(names):
             if node not in books.nodes:
                 # It has left while others had their turn.
                 continue
@@ -103,6 +106,17 @@ class Kept:
                 text = self._by_node[node] = _text(rows.read_node(books, node), wanted)
             found.append(text)
         return found
+
+    def _sorted_names(self, books: Books) -> tuple[str, ...]:
+        """Return the nodes' names; they are sorted, and the gone looked for, only when others.
+
+        Sorting thousands takes milliseconds, and nodes come and go rarely.
+        """
+        if self._named != books.nodes.keys():
+            for gone in self._by_node.keys() - books.nodes.keys():
+                del self._by_node[gone]
+            self._names, self._named = tuple(sorted(books.nodes)), frozenset(books.nodes)
+        return self._names
 
 
 def _text(found: rows.NodeRows, wanted: Groups) -> NodeText:

@@ -39,7 +39,7 @@ CARDS: Final[Sequence[Family[Card]]] = (
     ),
     Family(
         name="GPUDeviceCoreLimit",
-        help="Earlier name of hami_gpu_core_limitmemory_ratio, in the vendor's own unit.",
+        help="Earlier name of hami_gpu_core_limit_ratio, in the vendor's own unit.",
         labels=CARD_LABELS,
         text=_older_with_type,
         value=lambda card: card.cores,
@@ -53,7 +53,7 @@ CARDS: Final[Sequence[Family[Card]]] = (
     ),
     Family(
         name="GPUDeviceCoreAllocated",
-        help="Earlier name of hami_gpu_core_allocatedmemory_ratio, in the vendor's own unit.",
+        help="Earlier name of hami_gpu_core_allocated_ratio, in the vendor's own unit.",
         labels=CARD_LABELS,
         text=_older_with_type,
         value=lambda card: card.used_cores,
@@ -91,7 +91,7 @@ SHARES: Final[Sequence[Family[Share]]] = (
     ),
     Family(
         name="vGPUCoreAllocated",
-        help="Earlier name of hami_vgpu_core_allocatedmemory_ratio, in the vendor's own unit.",
+        help="Earlier name of hami_vgpu_core_allocated_ratio, in the vendor's own unit.",
         labels=SHARE_LABELS,
         text=lambda share: share.older_labels,
         value=lambda share: share.cores,

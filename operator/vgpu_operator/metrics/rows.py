@@ -1,9 +1,11 @@
 """What the pages of cards are made of: by node its cards, shares and MIG instances."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from vgpu_operator.flows import shown_nodes
 from vgpu_operator.flows.books import Books
 from vgpu_operator.ledger import nodes
 from vgpu_operator.metrics import families
@@ -12,6 +14,9 @@ from vgpu_operator.vendors import base, mig
 
 ZONE: Final = "vGPU"
 WHOLE_CARD: Final = 100
+
+LONGEST_NAME: Final = 64
+"""Of a MIG instance: its UUID has 40 characters, its profile about ten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +31,7 @@ class Card:
         memory_mib: schedulable.
         cores: schedulable, in the unit that the vendor registers.
         cores_in_units: whether that is compute units instead of percent.
-        healthy: as registered.
-        cordoned: whether the node's cordon list names it.
+        state: ``usable``, or why no new pod gets it, as the state page says.
     """
 
     labels: str
@@ -42,15 +46,7 @@ class Card:
     cores_in_units: bool
     slots: int
     used_slots: int
-    healthy: bool
-    cordoned: bool
-
-    @property
-    def state(self) -> str:
-        """``usable``, ``cordoned`` or ``unhealthy``."""
-        if not self.healthy:
-            return "unhealthy"
-        return "cordoned" if self.cordoned else "usable"
+    state: str
 
     @property
     def cores_percent(self) -> int:
@@ -157,8 +153,7 @@ def _card(books: Books, node: str, vendor: base.Vendor, used: nodes.CardUsage) -
         cores_in_units=vendor.spec.cores_in_units,
         slots=device.slots,
         used_slots=used.used_slots,
-        healthy=device.healthy,
-        cordoned=device.id in books.nodes[node].cordoned,
+        state=shown_nodes.card_state(books, node, vendor.spec.keyword, used) or "usable",
     )
 
 
@@ -260,43 +255,71 @@ def _share(
 
 
 def _instances(books: Books, node: str, cards: Mapping[str, nodes.CardUsage]) -> Iterator[Instance]:
-    """Yield the MIG instances that the node's plugin has made for pods there."""
+    """Yield the MIG instances that the node's plugin has made for shares of pods there."""
     if not any(used.device.mode == mig.MODE for used in cards.values()):
         return
+    held: dict[str, Counter[tuple[int, str]]] = {}
+    for row in books.ledger.holders(node):
+        held.setdefault(row.pod.uid, Counter())[row.container, row.share.card_id] += 1
     seen = set()
-    for uid in dict.fromkeys(row.pod.uid for row in books.ledger.holders(node)):
-        record = books.ledger.record(uid)
-        text = record.request.notes.get(mig.ALLOCATIONS_KEY, "") if record is not None else ""
-        try:
-            made = mig.decode_allocations(text)
-        except errors.DecodeError:
-            continue
-        for one in made:
-            used = cards.get(one.device_id)
+    for uid, shares in held.items():
+        for one in _made(books, uid):
+            used, place = cards.get(one.device_id), (one.container, one.device_id)
             if used is None or used.device.mode != mig.MODE or one.identity is None:
                 continue
-            uuid, gpu_instance, compute_instance = one.identity
-            if uuid not in seen:
-                seen.add(uuid)
-                index = str(used.device.index)
-                yield Instance(
-                    labels=families.labels(
-                        zone=ZONE,
-                        node=node,
-                        device_uuid=one.device_id,
-                        device_index=index,
-                        mig_uuid=uuid,
-                        profile=one.profile,
-                        gpu_instance_id=str(gpu_instance),
-                        compute_instance_id=str(compute_instance),
-                        placement_start=str(one.placement.start),
-                        placement_size=str(one.placement.size),
-                    ),
-                    older_labels=families.labels(
-                        zone=ZONE,
-                        nodeid=node,
-                        deviceuuid=one.device_id,
-                        deviceidx=index,
-                        migname=f"{one.profile}-{gpu_instance}",
-                    ),
-                )
+            # Who writes a pod's text could name thousands: one for each share that it holds.
+            if not shares[place] or one.identity[0] in seen or not _is_short(one):
+                continue
+            shares[place] -= 1
+            seen.add(one.identity[0])
+            yield _instance(node, used, one, one.identity)
+
+
+def _made(books: Books, uid: str) -> tuple[mig.Instance, ...]:
+    """Return the instances that a pod's text names; none where it cannot be read."""
+    record = books.ledger.record(uid)
+    if record is None:
+        return ()
+    try:
+        return mig.decode_allocations(record.request.notes.get(mig.ALLOCATIONS_KEY, ""))
+    except errors.DecodeError:
+        return ()
+
+
+def _is_short(one: mig.Instance) -> bool:
+    """Whether everything about an instance that becomes a label is as short as it really is."""
+    texts = one.profile, *map(str, one.identity or ()), *map(str, _place(one))
+    return all(len(text) <= LONGEST_NAME for text in texts)
+
+
+def _place(one: mig.Instance) -> tuple[int, int]:
+    return one.placement.start, one.placement.size
+
+
+def _instance(
+    node: str, used: nodes.CardUsage, one: mig.Instance, identity: tuple[str, int, int]
+) -> Instance:
+    uuid, gpu_instance, compute_instance = identity
+    start, size = _place(one)
+    index = str(used.device.index)
+    return Instance(
+        labels=families.labels(
+            zone=ZONE,
+            node=node,
+            device_uuid=one.device_id,
+            device_index=index,
+            mig_uuid=uuid,
+            profile=one.profile,
+            gpu_instance_id=str(gpu_instance),
+            compute_instance_id=str(compute_instance),
+            placement_start=str(start),
+            placement_size=str(size),
+        ),
+        older_labels=families.labels(
+            zone=ZONE,
+            nodeid=node,
+            deviceuuid=one.device_id,
+            deviceidx=index,
+            migname=f"{one.profile}-{gpu_instance}",
+        ),
+    )

@@ -135,7 +135,7 @@ class LedgerSettings(section.Section):
     trust: Trust = Trust.REQUESTS
     """``requests`` charges a pod at most what its own containers ask for,
     ``annotations`` whatever its annotations say, as HAMi does."""
-    audit_interval_s: section.Seconds = pydantic.Field(default=60.0, gt=0)
+    audit_interval_s: section.Seconds = pydantic.Field(default=60.0, gt=0, le=1800)
     """How often the ledger is compared with a fresh list of pods."""
 
 
@@ -195,6 +195,9 @@ class Settings(section.Section):
     force_overwrite_default_scheduler: bool = True
     """Take over pods that name ``default-scheduler``, which is what the API server
     writes where a pod names none."""
+    webhook_leaves_out: tuple[str, ...] = ()
+    """Namespaces that the API server does not ask the webhook about: their pods are told to
+    change themselves, and are not counted as passed by."""
     default_scheduler_policy: PolicySettings = PolicySettings()
     vendors: VendorSettings = VendorSettings()
     resource_aliases: Mapping[section.ResourceName, tuple[section.ResourceName, ...]] = {}

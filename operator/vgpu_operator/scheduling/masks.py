@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vgpu_operator.ledger import columns
-from vgpu_operator.model import reason, request
+from vgpu_operator.model import device, reason, request
 from vgpu_operator.scheduling import cards
 
 Bits: TypeAlias = npt.NDArray[np.uint16]
@@ -204,6 +204,12 @@ def bits(board: cards.Board, ask: Ask) -> Bits:
         if holds is not None:
             found |= np.left_shift(holds, bit, dtype=np.uint16)
     return found
+
+
+def selected(card: device.Device, rules: request.CardSelection) -> bool:
+    """Whether the pod's words about types, modes and ids leave that card."""
+    named = not rules.use_ids or card.id in rules.use_ids
+    return named and card.id not in rules.avoid_ids and _kind_allowed((card.type, card.mode), rules)
 
 
 def _no_candidate(board: cards.Board, vendor: str) -> columns.BoolArray:

@@ -38,7 +38,7 @@ class Card:
     Attributes:
         device: the card.
         asked_memory_mib, asked_cores: of this card.
-        free_memory_mib, free_cores, free_slots: for that container; not below 0.
+        free_memory_mib, free_cores: for that container; not below 0.
         tenants: who holds a share, other pods' claims among them.
     """
 
@@ -47,7 +47,6 @@ class Card:
     asked_cores: int
     free_memory_mib: int
     free_cores: int
-    free_slots: int
     tenants: tuple[fitting.Tenant, ...]
 
 
@@ -61,7 +60,8 @@ class NearMiss:
         wish: what that container asks for.
         able: how many cards would do; where the node has too few, how many it has.
         facts: what keeps the next card off, or the node where there is no next one.
-        card: the next card; None where the node has too few, or NUMA nodes divide them.
+        card: the next card, the nearest of those that would not do; None where the node has
+            too few, or NUMA nodes divide them.
     """
 
     node: str
@@ -84,7 +84,8 @@ def find(
 
     Among nodes that are as close the first by name; of its cards the first. None where the
     pod fits on one of them, where none is refused for its cards, and where a vendor's own
-    rules alone keep it off: those say in their own words what is missing.
+    rules alone keep it off: those say in their own words what is missing. Where a vendor
+    judges every node by itself that is known before a single one is judged.
 
     Args:
         view: the ledger.
@@ -98,7 +99,7 @@ def find(
     asked = np.zeros(view.n_rows, dtype=np.bool_)
     rows = view.rows(nodes)
     asked[rows[rows >= 0]] = True
-    if wish.impossible or not rules.stages or not asked.any():
+    if wish.impossible or not rules.stages or not asked.any() or _judged_by_hand(rules):
         return None
     conditions, _ = explain.barred(view, wish.vendors, everywhere, view.n_rows)
     outcome = walk.walk(
@@ -125,15 +126,19 @@ def find(
     return None
 
 
+def _judged_by_hand(rules: stages.Rules) -> bool:
+    """Whether a vendor of the pod judges every node by itself: one node after the other."""
+    vendors = (rules.vendors.get(stage.wish.vendor) for stage in rules.stages)
+    return any(vendor is not None and not vendor.vectorised for vendor in vendors)
+
+
 def _shares_the_common_rules(rules: stages.Rules, number: int) -> bool:
     """Whether the common facts hold where the stage's vendor judges a node by itself.
 
-    Not where it never uses them, nor where it has chosen cards for an earlier container.
+    Not where it has chosen cards for an earlier container.
     """
     keyword = rules.stages[number].wish.vendor
-    vendor = rules.vendors.get(keyword)
-    before = any(earlier.wish.vendor == keyword for earlier in rules.stages[:number])
-    return not before and (vendor is None or vendor.vectorised)
+    return not any(earlier.wish.vendor == keyword for earlier in rules.stages[:number])
 
 
 def _able(bits: masks.Bits) -> npt.NDArray[np.intp]:
@@ -165,7 +170,8 @@ def _closest(
     elif able >= ask.count:
         facts = (reason.Reason.NUMA_NOT_FIT,)
     else:
-        place = (lane, int(np.argsort(distances[lane], kind="stable")[ask.count - 1]))
+        lacking = np.where(bits[lane] == 0, np.inf, distances[lane])
+        place = (lane, int(np.argmin(lacking)))
         facts = _facts(int(bits[place]))
         card = _card(view, board, ask, place)
     return NearMiss(
@@ -240,6 +246,5 @@ def _card(
         asked_cores=ask.cores_percent,
         free_memory_mib=max(0, int(board.total_memory_mib[place] - board.used_memory_mib[place])),
         free_cores=max(0, int(board.total_cores[place] - board.used_cores[place])),
-        free_slots=max(0, int(board.total_slots[place] - board.used_slots[place])),
         tenants=view.tenants(view.name(row), ask.vendor).get(found.id, ()),
     )

@@ -5,7 +5,10 @@ Nodes and the Pods of all namespaces: whoever may, sees nothing new here.
 """
 
 import asyncio
+import collections
+import contextlib
 import hashlib
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,6 +31,15 @@ LONGEST_TOKEN: Final = 16_384
 MOST_QUESTIONS: Final = 8
 """Tokens that are asked about at once: anybody can send a new one with each request."""
 
+MOST_EACH: Final = 2
+"""The same for one client address: nobody alone keeps others from being asked about."""
+
+QUESTION_S: Final = 5.0
+"""How long one question may take: it normally takes milliseconds."""
+
+WAIT_S: Final = 15.0
+"""How long a request waits for its turn and its answer: three questions."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
@@ -41,6 +53,10 @@ _GRANTED: Final = Verdict(status=200)
 _NO_TOKEN: Final = Verdict(
     status=401,
     sentence="send a token of the cluster: 'Authorization: Bearer …' (kubectl create token NAME)",
+)
+_TOO_LATE: Final = Verdict(
+    status=503,
+    sentence="the API server has not said in time whether you may read this; try again",
 )
 _NOT_KNOWN: Final = Verdict(
     status=401, sentence="the API server does not accept that token; make a new one"
@@ -56,9 +72,11 @@ class Access:
         self._known: dict[bytes, tuple[float, Verdict]] = {}
         self._asking: dict[bytes, asyncio.Lock] = {}
         self._room = asyncio.Semaphore(MOST_QUESTIONS)
+        self._rooms: dict[str, asyncio.Semaphore] = {}
+        self._callers: collections.Counter[str] = collections.Counter()
 
-    async def verdict(self, authorization: str) -> Verdict:
-        """Return whether the sender of that header may read."""
+    async def verdict(self, authorization: str, *, client: str = "") -> Verdict:
+        """Return whether the sender of that header, at that address, may read."""
         kind, _, token = authorization.partition(" ")
         token = token.strip()
         if kind.lower() != "bearer" or not token or len(token) > LONGEST_TOKEN:
@@ -69,11 +87,26 @@ class Access:
             return known
         lock = self._asking.setdefault(key, asyncio.Lock())
         try:
-            async with lock, self._room:
+            async with asyncio.timeout(WAIT_S), lock, self._turn(client):
                 return self._remembered(key) or await self._learn(key, token)
+        except TimeoutError:
+            return _TOO_LATE
         finally:
             if not lock.locked():
                 self._asking.pop(key, None)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, client: str) -> AsyncIterator[None]:
+        """Wait until one more question may be asked, and one more for that address."""
+        room = self._rooms.setdefault(client, asyncio.Semaphore(MOST_EACH))
+        self._callers[client] += 1
+        try:
+            async with room, self._room:
+                yield
+        finally:
+            self._callers[client] -= 1
+            if not self._callers[client]:
+                del self._callers[client], self._rooms[client]
 
     async def _learn(self, key: bytes, token: str) -> Verdict:
         try:
@@ -112,7 +145,7 @@ class Access:
             "kind": "TokenReview",
             "spec": {"token": token},
         }
-        status = (await self._kube.create(TOKEN_REVIEWS, review)).get("status") or {}
+        status = await self._answer_to(TOKEN_REVIEWS, review)
         user = status.get("user")
         return user if status.get("authenticated") is True and isinstance(user, dict) else None
 
@@ -128,5 +161,9 @@ class Access:
                 "resourceAttributes": {"verb": verb, "resource": resource},
             },
         }
-        status = (await self._kube.create(ACCESS_REVIEWS, review)).get("status") or {}
+        status = await self._answer_to(ACCESS_REVIEWS, review)
         return status.get("allowed") is True
+
+    async def _answer_to(self, path: str, review: dict[str, Any]) -> dict[str, Any]:
+        async with asyncio.timeout(QUESTION_S):
+            return (await self._kube.create(path, review)).get("status") or {}

@@ -6,6 +6,7 @@ name that leads here is refused by its Host (DNS rebinding), a foreign page that
 asks here by what the browser says of it, and nobody gets a CORS header.
 """
 
+import ipaddress
 from typing import Final
 
 from aiohttp import typedefs, web
@@ -27,8 +28,6 @@ HEADERS: Final = {
 
 API: Final = "/api/"
 
-_LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
-
 _FOREIGN: Final = frozenset({"cross-site", "same-site"})
 """What a browser writes into Sec-Fetch-Site for a page of another origin."""
 
@@ -43,7 +42,7 @@ def middleware(*, is_loopback: bool, door: access.Access | None) -> typedefs.Mid
 
     @web.middleware
     async def guard(request: web.Request, handler: typedefs.Handler) -> web.StreamResponse:
-        if is_loopback and _without_port(request.host) not in _LOCAL_NAMES:
+        if is_loopback and not _is_local(_without_port(request.host)):
             return refusal(
                 403, f"the Host {request.host!r} is not this machine; open http://127.0.0.1:PORT/"
             )
@@ -51,7 +50,9 @@ def middleware(*, is_loopback: bool, door: access.Access | None) -> typedefs.Mid
             if request.headers.get("Sec-Fetch-Site", "") in _FOREIGN:
                 return refusal(403, "pages of other sites may not read this API")
             if door is not None:
-                verdict = await door.verdict(request.headers.get("Authorization", ""))
+                verdict = await door.verdict(
+                    request.headers.get("Authorization", ""), client=request.remote or ""
+                )
                 if verdict.status != 200:
                     return refusal(verdict.status, verdict.sentence)
         return await handler(request)
@@ -75,6 +76,23 @@ def refusal(status: int, sentence: str, **headers: str) -> web.Response:
         content_type="application/json",
         headers=headers,
     )
+
+
+def _is_local(name: str) -> bool:
+    """Whether a Host's name can stand for nothing but this machine.
+
+    >>> _is_local("localhost"), _is_local("127.0.0.2"), _is_local("[::1]")
+    (True, True, True)
+    >>> _is_local("127.example.org"), _is_local("10.0.0.7"), _is_local("::1]")
+    (False, False, False)
+    """
+    if name == "localhost":
+        return True
+    literal = name[1:-1] if name.startswith("[") and name.endswith("]") else name
+    try:
+        return ipaddress.ip_address(literal).is_loopback
+    except ValueError:
+        return False
 
 
 def _without_port(host: str) -> str:

@@ -1,17 +1,8 @@
 """The routes: decode what is asked, read the books in short steps, write JSON."""
 
 import asyncio
-import hashlib
-import zlib
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,7 +12,7 @@ import vgpu_operator
 from vgpu_operator.flows import shown_nodes, shown_pods
 from vgpu_operator.flows.books import Books
 from vgpu_operator.kube import clock, steps
-from vgpu_operator.state import files, guard, stream, texts
+from vgpu_operator.state import answers, files, guard, stream, texts
 from vgpu_operator.state import rows as state_rows
 
 ANSWER_LIMIT_S: Final = 30.0
@@ -34,9 +25,6 @@ LONGEST_TEXT: Final = 253
 
 MOST_LISTS: Final = 2
 """Lists that are made at once: each has its turn of 2 ms in every round of the event loop."""
-
-_PACK_FROM_BYTES: Final = 1_400
-"""Less fits into one packet anyway."""
 
 Json = dict[str, Any]
 
@@ -59,6 +47,22 @@ class Desk:
     answered_s: Callable[[], float | None]
 
 
+_Maker = Callable[[web.Request], Awaitable[tuple[int, answers.Body]]]
+
+
+class _Kept:
+    """The newest packed answer to a question, and whose turn it is to make it anew.
+
+    Whoever waits for the turn takes what the one before has made: it is newer than the
+    question.
+    """
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        self.body: answers.Body | None = None
+        self.revision = -1
+
+
 class Routes:
     """The API's answers."""
 
@@ -67,6 +71,8 @@ class Routes:
         self._books = desk.books
         self._files = files.read_all()
         self._work = asyncio.Semaphore(MOST_LISTS)
+        self._turns = answers.Turns()
+        self._kept_cards, self._kept_nodes = _Kept(), _Kept()
         self.rows = state_rows.Rows(desk.books)
         self.stream = stream.Stream(desk.books, self.rows, boot=desk.boot, status=self.status)
 
@@ -101,7 +107,7 @@ class Routes:
 
     async def _status(self, request: web.Request) -> web.StreamResponse:
         answered_s = self._desk.answered_s()
-        return _answer(
+        return answers.small(
             request,
             {
                 **self.status(),
@@ -113,21 +119,43 @@ class Routes:
         )
 
     async def _cards(self, request: web.Request) -> web.StreamResponse:
-        await self.rows.refresh()
-        revision = self._revision(self.rows.revision)
-        head = texts.encode({"revision": revision, "fields": shown_nodes.CARD_FIELDS})
-        body = _wrapped(head[:-1] + b',"nodes":[', self.rows.pieces(), b"]}")
-        return await _in_pieces(request, body, tag=f'"{revision}"')
+        return await self._alike(request, self._kept_cards, self._map)
 
     async def _nodes(self, request: web.Request) -> web.StreamResponse:
-        revision = self._revision(self._books.ledger.revision)
-        async with self._work:
-            found = [
-                texts.encode(told)
-                async for node in steps.through(sorted(self._books.nodes))
-                if (told := shown_nodes.summary(self._books, node)) is not None
-            ]
-        return await _list(request, {"revision": revision}, "nodes", found)
+        return await self._alike(request, self._kept_nodes, self._summaries)
+
+    async def _alike(self, request: web.Request, kept: _Kept, make: _Maker) -> web.StreamResponse:
+        """Write what all callers are answered alike, made anew once something has changed."""
+        known = self._books.ledger.revision
+        async with kept.turn, self._work:
+            if kept.body is not None and kept.revision >= known and answers.takes_gzip(request):
+                body = kept.body
+            else:
+                revision, body = await make(request)
+                if body.is_packed:
+                    kept.body, kept.revision = body, revision
+        return await answers.write(request, body, self._turns)
+
+    async def _map(self, request: web.Request) -> tuple[int, answers.Body]:
+        shown = await self.rows.refresh()
+        revision = self._revision(shown)
+        head = texts.encode({"revision": revision, "fields": shown_nodes.CARD_FIELDS})
+        pieces = answers.wrapped(head[:-1] + b',"nodes":[', self.rows.pieces(), b"]}")
+        body = answers.Body(tag=f'"{revision}"', pieces=pieces)
+        if answers.takes_gzip(request) and not answers.has(request, body.tag):
+            body = await answers.packed(body)
+        return shown, body
+
+    async def _summaries(self, request: web.Request) -> tuple[int, answers.Body]:
+        shown = self._books.ledger.revision
+        names = sorted(self._books.nodes)
+        found = [
+            texts.encode(told)
+            async for node in steps.through(names, pause_s=steps.PAUSE_S)
+            if (told := shown_nodes.summary(self._books, node)) is not None
+        ]
+        more = {"revision": self._revision(shown)}
+        return shown, await answers.listed(request, more, "nodes", found)
 
     async def _node(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
@@ -136,7 +164,7 @@ class Routes:
             return guard.refusal(
                 404, f"no node {name[:LONGEST_TEXT]!r} is known; see /api/v1/nodes"
             )
-        return _answer(request, told)
+        return answers.small(request, told)
 
     async def _pods(self, request: web.Request) -> web.StreamResponse:
         asked = _Asked.of(request)
@@ -144,13 +172,16 @@ class Routes:
             return asked
         async with self._work:
             found, after = await self._holders(asked)
-        return await _list(request, {"continue": after}, "pods", found)
+            body = await answers.listed(request, {"continue": after}, "pods", found)
+        return await answers.write(request, body, self._turns)
 
     async def _holders(self, asked: "_Asked") -> tuple[list[bytes], str]:
         """Return the pods that are asked for, and the node after which more may come."""
         found: list[bytes] = []
         after = ""
-        async for node in steps.through(_names_after(self._books.nodes, asked.after)):
+        async for node in steps.through(
+            _names_after(self._books.nodes, asked.after), pause_s=steps.PAUSE_S
+        ):
             if len(found) >= asked.limit:
                 return found, after
             pods = shown_pods.on_node(self._books, node)
@@ -165,22 +196,30 @@ class Routes:
         async with self._work:
             found = [
                 texts.encode(told)
-                async for uid in steps.through(tuple(self._books.ledger.unbound))
+                async for uid in steps.through(
+                    tuple(self._books.ledger.unbound), pause_s=steps.PAUSE_S
+                )
                 if (told := shown_pods.waiting(self._books, uid)) is not None and asked.wants(told)
             ]
-        return await _list(request, {"total": len(found)}, "pods", found[: asked.limit])
+            body = await answers.listed(
+                request, {"total": len(found)}, "pods", found[: asked.limit]
+            )
+        return await answers.write(request, body, self._turns)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         seen = request.headers.get("Last-Event-ID") or request.query.get("since", "")
-        async with self.stream.listening(seen[:64]) as listener:
+        client = request.remote or ""
+        async with self.stream.listening(seen[:64], client=client) as listener:
             if listener is None:
                 sentence = f"{stream.MOST_LISTENERS} streams are open; close one and try again"
                 return guard.refusal(503, sentence, **{"Retry-After": "10"})
             answer = web.StreamResponse(
                 headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
             )
-            await answer.prepare(request)
-            await self._tell(answer, listener)
+            # Whoever hangs up, even while the greeting is made, is no fault of ours.
+            with contextlib.suppress(ConnectionResetError):
+                await answer.prepare(request)
+                await self._tell(answer, listener)
             if listener.is_slow and request.transport is not None:
                 request.transport.abort()  # what it has not read is old news
             return answer
@@ -201,14 +240,14 @@ class Routes:
             await asyncio.gather(writing, ending, return_exceptions=True)
 
     async def _openapi(self, request: web.Request) -> web.StreamResponse:
-        return _serve_file(request, self._files["openapi.json"])
+        return answers.file(request, self._files["openapi.json"])
 
     async def _page(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info.get("file", "index.html")
         found = self._files.get(name)
         if found is None:
             return guard.refusal(404, f"there is no {name[:LONGEST_TEXT]!r} here; open /")
-        return _serve_file(request, found)
+        return answers.file(request, found)
 
     def _revision(self, revision: int) -> str:
         return f"{self._desk.boot}-{revision}"
@@ -275,85 +314,3 @@ def _in_time(
 async def _write_all(answer: web.StreamResponse, listener: stream.Listener) -> None:
     while True:
         await answer.write(await listener.next())
-
-
-def _answer(request: web.Request, value: Json) -> web.Response:
-    """Return a small answer in one piece, with a tag of its content."""
-    body = texts.encode(value)
-    tag = f'"{hashlib.blake2b(body, digest_size=10).hexdigest()}"'
-    if _has(request, tag):
-        return web.Response(status=304, headers={"ETag": tag})
-    response = web.Response(
-        body=body,
-        content_type="application/json",
-        headers={"ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"},
-    )
-    if len(body) >= _PACK_FROM_BYTES:
-        response.enable_compression()
-    return response
-
-
-async def _list(
-    request: web.Request, more: Json, name: str, items: Sequence[bytes]
-) -> web.StreamResponse:
-    """Write a list of JSON values under that name, with more beside it, tagged by its content."""
-    head = texts.encode(more)
-    digest = hashlib.blake2b(head, digest_size=10)
-    async for item in steps.through(items):
-        digest.update(item)
-    body = _wrapped(head[:-1] + f',"{name}":['.encode(), state_rows.joined(items), b"]}")
-    return await _in_pieces(request, body, tag=f'"{digest.hexdigest()}"')
-
-
-async def _in_pieces(
-    request: web.Request, pieces: Iterable[bytes], *, tag: str
-) -> web.StreamResponse:
-    """Write a large answer piece by piece; others get their turn in between."""
-    headers = {"ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
-    if _has(request, tag):
-        return web.Response(status=304, headers=headers)
-    answer = web.StreamResponse(headers={**headers, "Content-Type": "application/json"})
-    packed = _takes_gzip(request)
-    if packed:
-        answer.headers["Content-Encoding"] = "gzip"
-    await answer.prepare(request)
-    async for piece in _packed(pieces) if packed else steps.through(pieces):
-        await answer.write(piece)
-    await answer.write_eof()
-    return answer
-
-
-async def _packed(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
-    packer = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS | 16)
-    async for piece in steps.through(pieces):
-        packed = packer.compress(piece)
-        if packed:
-            yield packed
-    yield packer.flush()
-
-
-def _wrapped(head: bytes, pieces: Iterable[bytes], tail: bytes) -> Iterator[bytes]:
-    yield head
-    yield from pieces
-    yield tail
-
-
-def _serve_file(request: web.Request, file: files.File) -> web.Response:
-    headers = {"ETag": file.tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
-    if _has(request, file.tag):
-        return web.Response(status=304, headers=headers)
-    body = file.content
-    if _takes_gzip(request):
-        headers["Content-Encoding"] = "gzip"
-        body = file.packed
-    return web.Response(body=body, content_type=file.kind, charset="utf-8", headers=headers)
-
-
-def _has(request: web.Request, tag: str) -> bool:
-    """Whether the caller has this answer already."""
-    known = request.headers.get("If-None-Match", "")
-    return tag in [one.strip().removeprefix("W/") for one in known.split(",")]
-
-
-def _takes_gzip(request: web.Request) -> bool:
-    return "gzip" in request.headers.get("Accept-Encoding", "").lower()

@@ -30,8 +30,12 @@ class Rows:
         """The ledger's revision that they show."""
         return self._revision
 
-    async def refresh(self) -> None:
-        """Write those again that have changed."""
+    async def refresh(self) -> int:
+        """Write those again that have changed; return the revision that they show at least.
+
+        Others may refresh them again before the caller goes on: ``revision`` may be later
+        then, and says nothing of what the caller has read.
+        """
         async with self._lock:
             ledger = self._books.ledger
             revision, changed = ledger.revision, ledger.seen_since(self._revision)
@@ -40,6 +44,7 @@ class Rows:
             async for node in steps.through(changed):
                 self._write(node)
             self._revision = revision
+            return revision
 
     def _write(self, node: str) -> None:
         cards = shown_nodes.card_rows(self._books, node)

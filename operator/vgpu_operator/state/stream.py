@@ -6,8 +6,9 @@ is let go, and begins again from the revision that it has seen.
 """
 
 import asyncio
+import collections
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, Final
 
 import structlog
@@ -46,15 +47,30 @@ _log = structlog.get_logger(__name__)
 
 
 class Listener:
-    """One stream's queue."""
+    """One stream's queue.
 
-    def __init__(self) -> None:
+    Args:
+        client: the address that listens.
+    """
+
+    def __init__(self, client: str = "") -> None:
         self._queue: asyncio.Queue[bytes] = asyncio.Queue(MOST_WAITING)
+        self._held_back: list[bytes] | None = []
+        self.client = client
         self.ended = asyncio.Event()
         self.is_slow = False
 
+    def greet(self, messages: Iterable[bytes]) -> None:
+        """Add what has to be known first, then what came while it was being made."""
+        held_back, self._held_back = self._held_back or [], None
+        for message in (*messages, *held_back):
+            self.put(message)
+
     def put(self, message: bytes) -> None:
         """Add a message; a listener whose queue is full is let go."""
+        if self._held_back is not None and len(self._held_back) < MOST_WAITING:
+            self._held_back.append(message)
+            return
         try:
             self._queue.put_nowait(message)
         except asyncio.QueueFull:
@@ -92,7 +108,7 @@ class Stream:
         self._rows = rows
         self._boot = boot
         self._status = status
-        self._listeners: set[Listener] = set()
+        self._listeners: dict[Listener, None] = {}  # in the order of their coming
         self._wanted = asyncio.Event()
         self._told = 0
         self._told_pending: object = None
@@ -115,63 +131,91 @@ class Stream:
 
     async def look(self) -> None:
         """Tell all listeners what has changed since the last look."""
-        changes = [*await self._changed_nodes(self._told), *await self._changed_others()]
-        self._told = self._rows.revision
+        revision, changed = await self._changed_nodes(self._told)
+        changes = [*changed, *await self._changed_others()]
+        self._told = revision
         for listener in tuple(self._listeners):
             for message in changes:
                 listener.put(message)
 
     @contextlib.asynccontextmanager
-    async def listening(self, seen: str) -> AsyncIterator[Listener | None]:
+    async def listening(self, seen: str, *, client: str = "") -> AsyncIterator[Listener | None]:
         """Join the listeners; None where there are too many.
 
         Args:
             seen: the id of the last message seen, or what the map was answered with.
+            client: the address that listens.
         """
-        if len(self._listeners) >= MOST_LISTENERS:
+        if not self._has_room(client):
             yield None
             return
-        listener = Listener()
-        self._listeners.add(listener)  # first: its place must not be given away meanwhile
+        listener = Listener(client)
+        self._listeners[listener] = None  # first: its place must not be given away meanwhile
         try:
-            for message in await self._greeting(seen):
-                listener.put(message)
+            revision, messages = await self._greeting(seen)
+            listener.greet(messages)
             if len(self._listeners) == 1:  # what has changed while nobody listened is no news
-                self._told = self._rows.revision
+                self._told = revision
             self._wanted.set()
             yield listener
         finally:
-            self._listeners.discard(listener)
-            if not self._listeners:
-                self._wanted.clear()
+            self._leave(listener)
+
+    def _has_room(self, client: str) -> bool:
+        """Whether one more may listen; the oldest stream of the greediest address makes room."""
+        if len(self._listeners) < MOST_LISTENERS:
+            return True
+        held = collections.Counter(one.client for one in self._listeners)
+        first = max(self._listeners, key=lambda one: held[one.client])
+        # More by two: else two addresses would take one place from each other for ever.
+        if held[first.client] <= held[client] + 1:
+            return False
+        first.ended.set()
+        self._leave(first)
+        return True
+
+    def _leave(self, listener: Listener) -> None:
+        self._listeners.pop(listener, None)
+        if not self._listeners:
+            self._wanted.clear()
 
     def end(self) -> None:
         """End every stream."""
         for listener in self._listeners:
             listener.ended.set()
 
-    async def _greeting(self, seen: str) -> list[bytes]:
-        """Return what a new listener has to know first."""
+    async def _greeting(self, seen: str) -> tuple[int, list[bytes]]:
+        """Return what a new listener has to know first, and up to which revision it then knows."""
         boot, _, revision = seen.rpartition("-")
         known = boot == self._boot and revision.isdecimal() and len(revision) < 20
-        messages = await self._changed_nodes(int(revision) if known else -1)
-        status = _message("status", dict(self._status()))
-        return [status, *messages, _message("pending", await self.pending())]
+        shown, messages = await self._changed_nodes(int(revision) if known else -1)
+        status, pending = dict(self._status()), self._pending_as_it_is()
+        # Other than what was told last: whatever the next look finds is news to somebody.
+        if status != self._told_status:
+            self._told_status = None
+        if pending != self._told_pending:
+            self._told_pending = None
+        waiting = _message("pending", await self.pending())
+        return shown, [_message("status", status), *messages, waiting]
 
-    async def _changed_nodes(self, since: int) -> list[bytes]:
-        await self._rows.refresh()
+    async def _changed_nodes(self, since: int) -> tuple[int, list[bytes]]:
+        """Return a revision, and at least what has changed from the one to the other.
+
+        A node that changes meanwhile may be told as it was: it comes again next time.
+        """
+        revision = await self._rows.refresh()
         changed = self._books.ledger.seen_since(since)
         if changed is None or len(changed) > MOST_NODES:
-            return [_message("reset", {})]
+            return revision, [_message("reset", {})]
         messages = []
         async for start in steps.through(range(0, len(changed), NODES_AT_ONCE)):
             there, gone = self._rows.of(changed[start : start + NODES_AT_ONCE])
             body = b'{"nodes":[' + b",".join(there) + b'],"gone":' + texts.encode(gone) + b"}"
             # Only the last part takes the listener to this revision.
             is_last = start + NODES_AT_ONCE >= len(changed)
-            id_ = f"{self._boot}-{self._rows.revision}" if is_last else ""
+            id_ = f"{self._boot}-{revision}" if is_last else ""
             messages.append(_encoded("nodes", body, id_=id_))
-        return messages
+        return revision, messages
 
     async def _changed_others(self) -> list[bytes]:
         messages = []

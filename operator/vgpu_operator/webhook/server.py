@@ -53,6 +53,12 @@ class RunningServer:
             waiting = self._listener.door.drained(limit_s=DRAIN_S)
             self._drained = asyncio.create_task(waiting, name="webhook-drain")
 
+    async def drained(self) -> None:
+        """Wait until callers have left by themselves, at most ``DRAIN_S`` from ``drain``."""
+        self.drain()
+        if self._drained is not None:
+            await self._drained
+
     async def stop(self) -> None:
         """Let callers leave, finish running calls, then stop listening."""
         self.drain()
@@ -60,8 +66,7 @@ class RunningServer:
             self._watch.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watch
-        if self._drained is not None:
-            await self._drained
+        await self.drained()
         await self._listener.close()
 
 

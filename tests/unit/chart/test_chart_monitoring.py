@@ -10,7 +10,7 @@ import metric_docs
 import pytest
 import yaml
 
-from support.helm import CHART, NAMESPACE, ROOT, Helm, one
+from support.helm import CHART, KUBERNETES, NAMESPACE, RELEASE, ROOT, Helm, one
 from support.prometheus import Programs
 
 RULES_FILE = CHART / "files" / "alert-rules.yaml"
@@ -153,6 +153,49 @@ def test_dashboards_are_config_maps_that_grafanas_sidecar_finds(helm: Helm) -> N
     data = {name: text for item in found for name, text in item["data"].items()}
     for board in dashboards.BOARDS:
         assert json.loads(data[f"{board.uid}.json"])["title"] == board.title
+
+
+def test_a_label_that_is_given_twice_is_written_once(helm: Helm) -> None:
+    twice = {"labels": {"release": "prometheus", "app.kubernetes.io/part-of": "mine"}}
+    objects = helm.template(
+        {
+            "global": {"labels": {"release": "everywhere"}},
+            "prometheusRule": {"enabled": True, **twice},
+            "prometheus": {"enabled": True, **twice},
+            "dashboards": {"enabled": True, "label": "release", "labelValue": "grafana"},
+        }
+    )
+
+    def release_of(kind: str) -> set[str]:
+        return {item["metadata"]["labels"]["release"] for item in objects if item["kind"] == kind}
+
+    assert release_of("PrometheusRule") == {"prometheus"}
+    assert release_of("ServiceMonitor") == {"prometheus"}
+    assert release_of("ConfigMap") == {"everywhere", "grafana"}
+
+
+def test_a_dashboard_without_a_label_is_refused_with_a_sentence(helm: Helm) -> None:
+    answer = helm.run(
+        *("template", RELEASE, str(CHART), "-n", NAMESPACE, "--kube-version", KUBERNETES),
+        values={"dashboards": {"enabled": True, "label": ""}},
+    )
+
+    assert answer.code != 0
+    assert "/dashboards/label" in answer.complaint
+
+
+def test_series_that_any_process_has_are_asked_of_the_operator_only() -> None:
+    exprs = [
+        query.expr
+        for board in dashboards.BOARDS
+        for row in board.rows
+        for panel in row.panels
+        for query in panel.queries
+        if "process_" in query.expr
+    ]
+
+    assert len(exprs) == 2
+    assert all(expr.endswith(" and on (instance, job) vgpu_leader") for expr in exprs)
 
 
 def test_the_rules_are_an_object_with_the_address_of_each_runbook(

@@ -39,6 +39,12 @@ def scheduler_configuration(objects: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def settings_of(objects: list[dict[str, Any]]) -> dict[str, Any]:
+    text = one(objects, "ConfigMap", "-scheduler")["data"]["settings.yaml"]
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
+
+
 def test_lint_finds_nothing(helm: Helm) -> None:
     from support.helm import CHART
 
@@ -91,8 +97,7 @@ def test_binds_wait_as_long_as_kube_scheduler_does(helm: Helm) -> None:
     objects = helm.template({"settings": {"bind": {"timeLimitS": 120}}})
 
     assert scheduler_configuration(objects)["extenders"][0]["httpTimeout"] == "120s"
-    settings = yaml.safe_load(one(objects, "ConfigMap", "-scheduler")["data"]["settings.yaml"])
-    assert settings["bind"]["timeLimitS"] == 120
+    assert settings_of(objects)["bind"]["timeLimitS"] == 120
 
 
 def test_the_operator_follows_the_lease_that_its_kube_scheduler_takes(helm: Helm) -> None:
@@ -328,6 +333,20 @@ def test_a_platform_may_own_the_namespace_selector(helm: Helm) -> None:
     objects = helm.template({"scheduler": {"admissionWebhook": {"manageNamespaceSelector": False}}})
 
     assert "namespaceSelector" not in hook_of(objects)
+    assert "webhookLeavesOut" not in settings_of(objects)
+
+
+def test_the_operator_knows_the_namespaces_that_its_webhook_leaves_out(helm: Helm) -> None:
+    objects = helm.template(
+        {
+            "scheduler": {"admissionWebhook": {"whitelistNamespaces": ["quiet"]}},
+            "settings": {"webhookLeavesOut": ["labelled", "quiet"]},
+        }
+    )
+
+    left_out = hook_of(objects)["namespaceSelector"]["matchExpressions"][1]["values"]
+    assert left_out == ["kube-system", NAMESPACE, "quiet"]
+    assert settings_of(objects)["webhookLeavesOut"] == [*left_out, "labelled"]
 
 
 def test_pods_of_the_chart_pass_every_webhook_of_the_protocol(helm: Helm) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from support.helm import Helm, one
+from support.helm import CHART, KUBERNETES, NAMESPACE, RELEASE, Answer, Helm, one
 
 
 def arguments(objects: list[dict[str, Any]]) -> list[str]:
@@ -70,12 +70,47 @@ def test_it_can_be_switched_off(helm: Helm) -> None:
     assert arguments(helm.template({"state": {"enabled": False}})) == ["--state-bind="]
 
 
-def test_beyond_loopback_without_a_certificate_nothing_is_installed(helm: Helm) -> None:
-    from support.helm import CHART, KUBERNETES, NAMESPACE, RELEASE
+def test_a_service_that_is_open_on_the_nodes_does_not_open_the_page_there(helm: Helm) -> None:
+    values = {"state": {"bindAddress": ":9396"}, "scheduler": {"service": {"type": "NodePort"}}}
+    objects = helm.template(values)
 
-    answer = helm.run(
-        *("template", RELEASE, str(CHART), "-n", NAMESPACE, "--kube-version", KUBERNETES),
-        values={
+    service = one(objects, "Service", "-scheduler")["spec"]["ports"]
+
+    assert [port["name"] for port in service] == ["http", "monitor"]
+
+
+def test_no_address_at_all_is_the_usual_one(helm: Helm) -> None:
+    arguments_of = arguments(helm.template({"state": {"bindAddress": None}}))
+
+    assert arguments_of == ["--state-bind=127.0.0.1:9396", "--state-access=open"]
+
+
+@pytest.mark.parametrize(
+    ("address", "complaint"),
+    [
+        ("9396", "bindAddress"),
+        ("", "bindAddress"),
+        (":0", "bindAddress"),
+        ("127.0.0.1:http", "bindAddress"),
+        (":9443", "port 9443 is in use in the pod"),
+        ("127.0.0.1:9395", "port 9395 is in use in the pod"),
+        ("127.0.0.1:8080", "port 8080 is in use in the pod"),
+        (":443", "port 443 is the Service's port of the webhook"),
+    ],
+)
+def test_an_address_at_which_nothing_could_listen_is_not_installed(
+    helm: Helm, address: str, complaint: str
+) -> None:
+    answer = rendered(helm, {"state": {"bindAddress": address}})
+
+    assert answer.code != 0
+    assert complaint in answer.complaint
+
+
+def test_beyond_loopback_without_a_certificate_nothing_is_installed(helm: Helm) -> None:
+    answer = rendered(
+        helm,
+        {
             "state": {"bindAddress": ":9396"},
             "scheduler": {"admissionWebhook": {"enabled": False}},
         },
@@ -83,3 +118,11 @@ def test_beyond_loopback_without_a_certificate_nothing_is_installed(helm: Helm) 
 
     assert answer.code != 0
     assert "the state page shows the webhook's certificate there" in answer.complaint
+
+
+def rendered(helm: Helm, values: dict[str, Any]) -> Answer:
+    """Return what Helm says of these values."""
+    return helm.run(
+        *("template", RELEASE, str(CHART), "-n", NAMESPACE, "--kube-version", KUBERNETES),
+        values=values,
+    )

@@ -90,6 +90,16 @@ def test_a_refused_request_uses_no_right() -> None:
     assert seen.unused == ["vgpu-vgpu-operator-scheduler: get pods"]
 
 
+def test_what_kube_scheduler_asks_uses_only_the_rule_that_is_there_for_it() -> None:
+    lease = {"group": "coordination.k8s.io", "namespace": "ns", "name": "one"}
+    asked = [request("list", "nodes"), request("update", "leases", **lease)]
+    of_scheduler = [dataclasses.replace(one, user_agent="kube-scheduler/v1.36.0") for one in asked]
+    seen = rights_used.Seen()
+    seen.add({right("list", "nodes"), right("update", "leases", **lease)}, of_scheduler)
+
+    assert seen.unused == ["vgpu-vgpu-operator-scheduler: list nodes"]
+
+
 def test_what_one_control_plane_grants_another_may_use() -> None:
     seen = rights_used.Seen()
     seen.add({right("get", "pods")}, [])

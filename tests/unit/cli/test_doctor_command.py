@@ -10,7 +10,7 @@ from support import doctor_faults as faults
 from support import doctor_objects as objects
 from support.cli_cluster import CommandLine
 from support.doctor_look import NOW, SCENE, healthy, put
-from vgpu_operator.cli import doctor, doctor_text, render
+from vgpu_operator.cli import doctor, doctor_text, installed_settings, render
 from vgpu_operator.flows.doctor import catalogue, finding
 from vgpu_operator.flows.doctor.finding import Finding, Severity
 from vgpu_operator.kube import errors
@@ -93,10 +93,25 @@ def test_what_was_not_looked_at_is_said_beside_the_answer(command_line) -> None:
 
     assert command_line.run("doctor") == 0
 
+    every = len(catalogue.SIGNATURES) - 1
+    assert command_line.out.startswith(
+        f"nothing found in what could be read ({every - 3} of {every}): "
+    )
     assert command_line.err.splitlines() == [
         'not looked at: leases, because GET /leases: 403 User "eve" cannot list',
         "so these were not looked for: unknown-scheduler, scheduler-not-running, two-schedulers",
     ]
+
+
+def test_settings_that_are_only_assumed_are_said_to_be(command_line) -> None:
+    command_line.run("doctor")
+    assert "assumed" not in command_line.err
+    place = f"/api/v1/namespaces/{objects.SYSTEM}/configmaps/{objects.SETTINGS}"
+    command_line.kube.fail_next("GET", place, errors.Denied("GET: 403", status=403))
+
+    assert command_line.run("doctor") == 0
+
+    assert command_line.err == f"note: {installed_settings.ASSUMED}\n"
 
 
 def test_whoever_may_read_nothing_gets_one_line_and_1(command_line) -> None:

@@ -64,6 +64,16 @@ async def test_a_plugin_on_the_right_runtime_that_finds_no_library_has_another_c
     assert "the runtime of RuntimeClass nvidia does not put" in told["plugin-without-nvml"]
 
 
+async def test_a_plugin_of_network_cards_that_crashes_is_none_of_ours() -> None:
+    kube = healthy()
+    spec = objects.plugin_spec("kube-sriovdp", runtime_class="absent")
+    waiting = {"restartCount": 3, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    put(kube, objects.daemon_set("nvidia-sriov", desired=0, spec=spec, selector={"ib": "on"}))
+    put(kube, objects.plugin_pod(NOW, "sriov-n3", "n3", spec=spec, container=waiting))
+
+    assert await found(kube) == {}
+
+
 async def test_an_event_that_the_pods_state_has_overtaken_is_none() -> None:
     kube = healthy()
     put(kube, faults.runtime_not_configured(SCENE).objects)
@@ -99,6 +109,34 @@ async def test_one_label_that_no_node_has_is_told_without_the_merge_trap() -> No
 
     assert "Helm merges" not in told
     assert "of 3 nodes: gpu=off on 0" in told
+    assert "kubectl label node NAME gpu=off)" in told
+
+
+async def test_a_label_of_node_feature_discovery_is_not_written_by_hand() -> None:
+    kube = healthy()
+    selector = {"feature.node.kubernetes.io/pci-10de.present": "true"}
+    put(kube, objects.daemon_set("discovered", desired=0, selector=selector))
+
+    told = (await found(kube))["plugin-selects-no-node"]
+
+    assert "see that Node Feature Discovery runs" in told
+    assert "kubectl label" not in told
+
+
+@pytest.mark.parametrize(
+    ("restarts", "command"),
+    [
+        (0, "kubectl -n vgpu-system describe pod plugin-n3"),
+        (1, "kubectl -n vgpu-system logs plugin-n3 -c device-plugin --previous"),
+    ],
+)
+async def test_only_a_container_that_has_run_before_has_a_log(restarts: int, command: str) -> None:
+    kube = healthy()
+    waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
+    status = {"restartCount": restarts, "state": {"waiting": waiting}}
+    put(kube, objects.plugin_pod(NOW, "plugin-n3", "n3", container=status))
+
+    assert (await found(kube))["plugin-not-running"].strip().endswith(command)
 
 
 async def test_a_daemon_set_that_its_controller_has_not_seen_yet_is_not_judged() -> None:
@@ -122,6 +160,9 @@ def test_a_plugins_maker_is_read_from_its_command_before_its_image() -> None:
     assert family("amdgpu-device-plugin-daemonset", "rocm/k8s-device-plugin") == "amd"
     assert family("smarter-device-manager", "smarter/device-manager") == ""
     assert family("plugin", "quay.io/nvidia/k8s:amd64", "/app/hygon-device-plugin") == "hygon"
+    assert family("plugin", "quay.io/nvidia/k8s:amd64") == ""  # where it comes from says nothing
+    assert family("sandbox-plugin", "hami", "nvidia-device-plugin") == "nvidia"  # a release's name
+    assert family("plugin", "nvidia/k8s-rdma-shared-dev-plugin", "nvidia-plugin") == ""
 
 
 # Nodes
@@ -189,7 +230,38 @@ async def test_a_lock_of_another_namespace_is_not_judged_where_one_is_read() -> 
     assert await found(with_node(annotations=notes), namespace="default") == {}
 
 
+async def test_a_vendor_without_handshake_is_not_said_to_have_one() -> None:
+    card = '{"id":"0","count":1,"devmem":196000,"devcore":100,"type":"AMD","health":true}'
+    kube = with_node(annotations={"hami.io/node-amd-register": f"[{card}]"})
+
+    told = (await found(kube, later_s=61))["plugin-gone"]
+
+    assert "allocatable amd.com/gpu (none), and 1 card is listed" in told
+    assert "the kubelet offers none of the cards that are listed" in told
+    assert "handshake" not in told
+
+
 # Pods
+
+
+async def test_a_pod_that_shows_itself_that_no_webhook_saw_it_is_told_with_what() -> None:
+    kube = with_pod("amounts", limits={"nvidia.com/gpumem": "1000"})
+
+    told = (await found(kube))["webhook-bypassed"]
+
+    assert told.startswith("Pod default/amounts ")
+    assert "the webhook would have set nvidia.com/gpu: 1 for container main" in told
+
+
+async def test_a_pod_of_a_vendor_that_is_switched_on_is_told() -> None:
+    limits = {"huawei.com/Ascend310P": "1"}
+    kube = healthy()
+    put(kube, objects.node(NOW, "n4", offers={"huawei.com/Ascend310P": "4"}))
+    put(kube, objects.pod("npu", limits=limits, scheduler="default-scheduler", node="n4"))
+
+    assert await found(kube) == {}
+    on = settings.build({"vendors": {"ascend": {"enabled": True}}})
+    assert set(await found(kube, configured=on)) == {"webhook-bypassed"}
 
 
 async def test_who_opts_out_has_not_gone_past_the_webhook() -> None:
@@ -271,6 +343,46 @@ async def test_a_workload_whose_pods_the_quota_refuses_is_named_by_its_event() -
 
 
 # Schedulers, webhook, certificates
+
+
+async def test_a_scheduler_of_which_nothing_is_seen_is_a_guess_and_a_warning() -> None:
+    kube = with_pod("queued", limits=objects.shares(1000), scheduler="somebodys")
+    put(kube, objects.pod("old", limits=objects.shares(1000), scheduler="4pd-scheduler"))
+
+    report = catalogue.examine(await look(kube, later_s=59.5))
+    assert report.findings == ()
+    report = catalogue.examine(await look(kube, later_s=61))
+
+    by_pod = {
+        one.place.name: one for one in report.findings if one.signature == "unknown-scheduler"
+    }
+    assert {name: one.severity.value for name, one in by_pod.items()} == {
+        "old": "error",
+        "queued": "warning",
+    }
+    assert by_pod["queued"].cause.startswith("a guess: ")
+
+
+async def test_two_operators_of_different_names_are_a_warning() -> None:
+    kube = healthy()
+    put(kube, objects.deployment("second", "team-b", objects.operator_spec()))
+
+    (unknown,) = catalogue.examine(await look(kube)).findings
+    assert unknown.severity.value == "error"  # it may schedule as ours does
+
+    lease = objects.lease(NOW, namespace="team-b", holder="second-5c7d-xyz_9a")
+    for item in lease.values():
+        named = {"name": "team-b-scheduler", "namespace": "team-b"}
+        path = "/apis/coordination.k8s.io/v1/namespaces/team-b/leases/team-b-scheduler"
+        put(kube, {path: {**item, "metadata": named}})
+    (apart,) = catalogue.examine(await look(kube)).findings
+
+    assert apart.signature == "two-schedulers"
+    assert apart.severity.value == "warning"
+    assert "Deployment team-b/second (vgpu-operator): 1 ready, schedules as team-b-scheduler" in (
+        apart.evidence
+    )
+    assert "where both work on the same nodes" in apart.cause
 
 
 async def test_hamis_deployment_beside_ours_is_a_second_scheduler() -> None:

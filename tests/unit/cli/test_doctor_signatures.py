@@ -1,10 +1,11 @@
 """Each signature is named by its fault, alone, and a healthy cluster gives none."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from support import doctor_faults
+from support import doctor_faults, doctor_unusual
 from support.doctor_look import SCENE, healthy, look, put, text_of
 from vgpu_operator.cli import doctor_text, render
 from vgpu_operator.flows.doctor import catalogue
@@ -42,6 +43,32 @@ async def test_a_fault_is_named_and_nothing_else(signature: str) -> None:
     shown = text_of(report)
     for words in fault.evidence:
         assert words in shown
+
+
+@pytest.mark.parametrize("name", doctor_unusual.OTHER_DEVICES)
+async def test_a_plugin_of_other_devices_is_none_of_cards(name: str) -> None:
+    await _finds_nothing(doctor_unusual.other_devices(SCENE, name))
+
+
+@pytest.mark.parametrize("resource", doctor_unusual.WHOLE_CARDS)
+async def test_a_makers_own_plugin_serves_its_node(resource: str) -> None:
+    await _finds_nothing(doctor_unusual.whole_cards(SCENE, resource))
+
+
+@pytest.mark.parametrize("maker", doctor_unusual.OTHERS)
+async def test_what_is_unusual_is_not_wrong(
+    maker: Callable[[doctor_faults.Scene], doctor_unusual.Unusual],
+) -> None:
+    await _finds_nothing(maker(SCENE))
+
+
+async def _finds_nothing(unusual: doctor_unusual.Unusual) -> None:
+    kube = healthy()
+    put(kube, unusual.objects)
+
+    report = catalogue.examine(await look(kube, later_s=unusual.later_s))
+
+    assert [(one.signature, str(one.place), one.evidence) for one in report.findings] == []
 
 
 def test_every_signature_has_its_fault() -> None:

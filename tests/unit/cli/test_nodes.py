@@ -1,6 +1,8 @@
 import json
 
-from support.cli_cluster import put_pod
+import pytest
+
+from support.cli_cluster import put_operator, put_pod
 from vgpu_operator.kube import errors
 
 
@@ -225,3 +227,95 @@ def test_a_wrong_setting_is_named(command_line, tmp_path):
             f"error: {config}: the configuration is wrong at vendors.nvidia.colour: "
             "there is no such setting\n"
         )
+
+
+def put_neuron(kube):
+    """Put a device of two cores, the second of which a pod holds: the mask of it is 2."""
+    offered = {"aws.amazon.com/neuron": "1", "aws.amazon.com/neuroncore": "2"}
+    kube.put("/api/v1/nodes/nn", {"status": {"allocatable": offered, "capacity": offered}})
+    kube.put(
+        "/api/v1/namespaces/team-a/pods/neuron",
+        {
+            "metadata": {
+                "annotations": {
+                    "hami.io/vgpu-node": "nn",
+                    "hami.io/aws-neuron-devices-allocated": "nn-AWSNeuron-0,AWSNeuron,0,2:;",
+                    "AWS_NEURON_IDS": "1",
+                    "hami.io/bind-phase": "success",
+                }
+            },
+            "spec": {
+                "nodeName": "nn",
+                "containers": [
+                    {"name": "c", "resources": {"limits": {"aws.amazon.com/neuroncore": "1"}}}
+                ],
+            },
+            "status": {"phase": "Running"},
+        },
+    )
+
+
+def test_cores_that_are_kept_as_a_mask_are_counted_everywhere(command_line):
+    """One of two cores is taken; as numbers the masks are 2 and 3."""
+    put_neuron(command_line.kube)
+    waits = {
+        "spec": {
+            "schedulerName": "hami-scheduler",
+            "containers": [{"name": "c", "resources": {"limits": {"aws.amazon.com/neuron": "1"}}}],
+        },
+        "status": {"phase": "Pending"},
+    }
+    command_line.kube.put("/api/v1/namespaces/team-a/pods/two", waits)
+
+    command_line.run("nodes", "nn")
+    assert "1/2 cores" in command_line.out
+    command_line.run("nodes", "nn", "-o", "json")
+    (row,) = json.loads(command_line.out)["items"]
+    assert row["coresPercent"] == {"used": 1, "total": 2}
+    command_line.run("top", "nn")
+    assert "1/2 cores" in command_line.out
+    command_line.run("pods", "neuron", "-n", "team-a")
+    assert "1 cores" in command_line.out
+    command_line.run("explain", "two", "-n", "team-a", "--all")
+    assert "1/2 cores" in command_line.out
+    command_line.run("explain", "neuron", "-n", "team-a")
+    assert "holds nn-AWSNeuron-0 (0 MiB, 1 cores)" in command_line.out
+
+
+def test_the_installed_operators_names_count(command_line):
+    put_operator(command_line.kube, "vendors: {nvidia: {resourceCountName: example.com/gpu}}\n")
+    node = command_line.kube.objects["/api/v1/nodes/n1"]
+    command_line.kube.put(
+        "/api/v1/nodes/n1", {**node, "status": {"allocatable": {"example.com/gpu": "7"}}}
+    )
+
+    command_line.run("nodes", "n1", "-o", "json")
+    (row,) = json.loads(command_line.out)["items"]
+    assert row["allocatable"] == 7
+
+
+def test_a_setting_on_the_command_line_counts_before_the_installed_ones(command_line, tmp_path):
+    put_operator(command_line.kube, "no: setting\n")
+    path = tmp_path / "settings.yaml"
+    path.write_text("schedulerName: x\n")
+
+    assert command_line.run("nodes", "--config", str(path)) == 0
+    assert command_line.err == ""
+
+
+@pytest.mark.parametrize("arguments", [("nodes",), ("pods", "-A"), ("pods", "--surplus"), ("top",)])
+def test_settings_that_are_only_assumed_are_said_to_be(command_line, arguments):
+    command_line.kube.fail_next("GET", "/deployments", errors.ServerFault("500 no", status=500))
+
+    command_line.run(*arguments)
+    (line,) = [line for line in command_line.err.splitlines() if line.startswith("note: ")]
+    assert line.startswith("note: the installed operator's settings were not found")
+    assert line.endswith("500 no")
+
+
+def test_without_an_installed_operator_nothing_is_assumed_of_one(command_line):
+    place = "/apis/apps/v1/namespaces/kube-system/deployments/vgpu-operator"
+    del command_line.kube.objects[place]
+
+    assert command_line.run("nodes") == 0
+    assert command_line.err == ""

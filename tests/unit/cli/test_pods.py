@@ -1,6 +1,6 @@
 import json
 
-from support.cli_cluster import put_pod
+from support.cli_cluster import put_operator, put_pod
 from vgpu_operator.cli import kube_context
 from vgpu_operator.kube import errors
 
@@ -128,3 +128,19 @@ def test_a_pod_that_is_not_there_is_an_error(command_line):
 def test_a_name_and_all_namespaces_are_wrong_usage(command_line):
     assert command_line.run("pods", "p1", "-A") == 2
     assert command_line.err.startswith("error: ")
+
+
+def test_a_promise_with_more_entries_than_containers_is_shown(command_line):
+    """Where annotations alone are trusted the second entry is charged too."""
+    put_operator(command_line.kube, "ledger: {trust: annotations}\n")
+    put_pod(
+        command_line.kube,
+        "p4",
+        node="n2",
+        shares="GPU-b0,NVIDIA,1000,10:;GPU-b1,NVIDIA,2000,10:;",
+        phase="Running",
+    )
+
+    assert command_line.run("pods", "p4", "-n", "team-a", "-o", "json") == 0
+    shown = [(row["container"], row["card"]) for row in json.loads(command_line.out)["items"]]
+    assert shown == [("main", "GPU-b0"), ("(number 2)", "GPU-b1")]

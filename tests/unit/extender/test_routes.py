@@ -248,7 +248,7 @@ async def test_a_fault_of_ours_is_a_500_with_a_sentence_and_the_process_lives(
 
     async with extender() as client:
         with monkeypatch.context() as patch:
-            patch.setattr(routes.intake, "decode_pod", broken)
+            patch.setattr(routes.reading, "decode_pod", broken)
             answer = await client.ask(
                 "/filter", {"Pod": pod(), "NodeNames": ["node-a"]}, status=500
             )

@@ -1,5 +1,7 @@
 """Which pods would have to go. Right sets by hand."""
 
+import pytest
+
 from support.explained import card, node, pod
 from support.operator_books import NOW
 from vgpu_operator.cli import cluster_books
@@ -94,3 +96,92 @@ def test_pods_that_may_not_go_stay():
     )
 
     assert eviction.node == "n2"
+
+
+def test_among_as_few_pods_the_least_important_ones_go():
+    """5,000 asked, 100 free. One small pod and the critical one hold 4,900 too, but the
+    critical one is the most important; the pods of priorities 10 and 20 hold 6,000."""
+    small = tuple(pod(f"small-{n}", mem=1000, on="n1", cards="a") for n in range(4))
+    eviction = fewest(
+        pod("new", mem=5000),
+        node("n1", card("a", 14_000)),
+        pods=(
+            *small,
+            pod("ten", mem=3000, on="n1", cards="a", priority=10),
+            pod("twenty", mem=3000, on="n1", cards="a", priority=20),
+            pod("critical", mem=3900, on="n1", cards="a", priority=2_000_001_000),
+        ),
+    )
+
+    assert names(eviction) == ["ten", "twenty"]
+    assert eviction.highest_priority == 20
+
+
+def test_where_the_most_important_pod_has_to_go_the_least_important_others_do():
+    """8,000 asked of a full card: two pods hold 8,000 in three ways, the large one in each."""
+    eviction = fewest(
+        pod("new", mem=8000),
+        node("n1", card("a")),
+        pods=(
+            pod("large", mem=6000, on="n1", cards="a", priority=50),
+            pod("nine", mem=2000, on="n1", cards="a", priority=9),
+            pod("one", mem=2000, on="n1", cards="a", priority=1),
+        ),
+    )
+
+    assert names(eviction) == ["large", "one"]
+
+
+@pytest.mark.parametrize(
+    ("useless", "annotations", "words"),
+    [
+        (card("c"), {"hami.io/device-cordon": "c"}, {}),
+        (card("c", type="NVIDIA-NVIDIA T4"), {}, {"nvidia.com/use-gputype": "A10"}),
+        (card("c"), {}, {"nvidia.com/nouse-gpuuuid": "c"}),
+    ],
+)
+def test_a_free_card_that_cannot_serve_does_not_hide_the_node_that_needs_the_fewest(
+    useless, annotations, words
+):
+    """More nodes than are tried have a free card of no use; the last has one pod to end."""
+    nodes, pods = [], []
+    for number in range(evictions.MOST_NODES + 1):
+        name = f"n{number:02}"
+        nodes.append(node(name, useless, card(f"full-{number}"), annotations=annotations))
+        pods += [
+            pod(f"{name}-{part}", mem=5000, on=name, cards=f"full-{number}") for part in range(2)
+        ]
+    nodes.append(node("right", card("z")))
+    pods.append(pod("only", mem=9000, on="right", cards="z"))
+
+    eviction = fewest(pod("new", mem=9000, annotations=words), *nodes, pods=tuple(pods))
+
+    assert names(eviction) == ["only"]
+
+
+@pytest.mark.parametrize(("more", "exact"), [(0, True), (1, False)])
+def test_fewer_might_do_on_nodes_that_were_not_tried(more, exact):
+    numbers = range(evictions.MOST_NODES + more)
+    nodes = [node(f"n{number}", card(f"c{number}")) for number in numbers]
+    pods = [
+        pod(f"p{number}-{part}", mem=5000, on=f"n{number}", cards=f"c{number}")
+        for number in numbers
+        for part in range(2)
+    ]
+
+    assert fewest(pod("new", mem=9000), *nodes, pods=tuple(pods)).exact is exact
+
+
+def test_a_card_that_is_wanted_alone_costs_everybody_on_it():
+    """All cores of a card are asked: nobody may keep a share, however small."""
+    eviction = fewest(
+        pod("new", mem=100, cores=100),
+        node("n1", card("a"), card("b")),
+        pods=(
+            pod("p1", mem=10, on="n1", cards="a"),
+            pod("p2", mem=10, on="n1", cards="a"),
+            pod("p3", mem=9000, on="n1", cards="b"),
+        ),
+    )
+
+    assert names(eviction) == ["p3"]

@@ -487,3 +487,16 @@ def test_a_reason_that_has_changed_is_not_answered_from_memory() -> None:
     after = explain.texts(ask(held, pending("p2"), "node-a").rejections)
 
     assert before != after
+
+
+def test_a_refusal_of_which_an_event_did_not_go_out_is_told_again() -> None:
+    books = open_books()
+    put_node(books, "node-a")
+    pod = pending("p1", clusters.asks(memory_mib=30000))
+
+    (event,) = flow_filter.filter_nodes(books, pod, ["node-a"], NOW).events
+    assert flow_filter.filter_nodes(books, pod, ["node-a"], NOW).events == ()
+
+    flow_filter.not_told(books, event)
+    assert flow_filter.filter_nodes(books, pod, ["node-a"], NOW).events == (event,)
+    assert flow_filter.filter_nodes(books, pod, ["node-a"], NOW).events == ()

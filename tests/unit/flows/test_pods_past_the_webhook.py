@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from support import json_patch
-from support.operator_books import open_books, put_node
+from support.operator_books import NOW, open_books, put_node
 from support.world import nvidia_pod
-from vgpu_operator.flows import admit, books, effects, pod_events
-from vgpu_operator.kube import intake
+from vgpu_operator.flows import admit, books, effects, outcomes, pod_events, reading
+from vgpu_operator.vendors import base
 
 Json = dict[str, Any]
 
@@ -42,7 +42,7 @@ def privileged(pod: Json) -> Json:
 
 def told(held: books.Books, pod: Json) -> list[str]:
     """Return what is said of a pod that is seen."""
-    seen = pod_events.pod_seen(held, intake.decode_pod(held, pod))
+    seen = pod_events.pod_seen(held, reading.decode_pod(held, pod))
     return [one.message for one in seen.effects if isinstance(one, effects.PostEvent)]
 
 
@@ -52,7 +52,8 @@ def test_a_pod_that_names_memory_and_no_card_is_told(scheduler: str) -> None:
 
     assert told(one_node(), pod) == [
         "it never passed the webhook, which would have set nvidia.com/gpu: 1 for container c0,"
-        " which gets no card else; create it again"
+        " which gets no card else; create it again; if that changes nothing, the webhook leaves"
+        " its namespace out: change the pod itself"
     ]
 
 
@@ -62,17 +63,23 @@ def test_a_privileged_pod_that_asks_for_a_card_is_told() -> None:
     assert "would have refused it: container c0 is privileged" in sentence
 
 
-def test_it_is_told_once_and_stays_so_while_the_pod_is_there() -> None:
+def test_it_is_told_once_and_counts_until_the_pod_is_bound() -> None:
+    """Whoever begins later cannot tell of a bound one: all replicas are to count alike."""
     held = one_node()
     pod = with_limits(stored(), memory="500")
     assert len(told(held, pod)) == 1
+    outcomes.note(held, effects.Reaction(pods=frozenset({"uid-p1"})), NOW)
+    assert held.tallies.bypassed == {"uid-p1"}
 
     pod["metadata"]["resourceVersion"] = "6"
     pod["spec"]["nodeName"] = "node-a"
-    again = intake.decode_pod(held, pod)
-
     assert told(held, pod) == []
-    assert pod_events.bypassed(held, again)
+    outcomes.note(held, effects.Reaction(pods=frozenset({"uid-p1"})), NOW)
+    later = one_node()
+    assert told(later, pod) == []
+    outcomes.note(later, effects.Reaction(pods=frozenset({"uid-p1"})), NOW)
+
+    assert held.tallies.bypassed == later.tallies.bypassed == set()
 
 
 def test_a_new_leader_tells_it_too() -> None:
@@ -131,9 +138,93 @@ def test_what_the_webhook_has_changed_shows_nothing_whatever_the_api_server_writ
     assert told(held, admitted) == []
 
 
+class Counted:
+    """A vendor that counts how often it is asked about a container."""
+
+    def __init__(self, vendor: base.Vendor, asked: list[str]) -> None:
+        self._vendor = vendor
+        self._asked = asked
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._vendor, name)
+
+    def admit(self, container: Json, pod: Json) -> base.ContainerChanges:
+        self._asked.append(container["name"])
+        return self._vendor.admit(container, pod)
+
+
+LEFT_OUT = {"webhookLeavesOut": ["default"]}
+
+
+@pytest.mark.parametrize(
+    ("pod", "sentence"),
+    [
+        (
+            with_limits(stored(), memory="500"),
+            "it never passed the webhook, which would have set nvidia.com/gpu: 1 for container c0,"
+            " which gets no card else; it leaves namespace default out: change the pod itself",
+        ),
+        (
+            stored(scheduler="default-scheduler"),
+            "it asks for devices but its scheduler is default-scheduler: it never passed the"
+            " webhook, which leaves namespace default out; set schedulerName: hami-scheduler",
+        ),
+    ],
+    ids=["amounts", "default scheduler"],
+)
+def test_a_pod_that_the_webhook_never_sees_is_told_what_helps_and_counts_for_nobody(
+    pod: Json, sentence: str
+) -> None:
+    held = one_node(**LEFT_OUT)
+
+    assert told(held, pod) == [sentence]
+
+    outcomes.note(held, effects.Reaction(pods=frozenset({"uid-p1"})), NOW)
+    assert held.tallies.bypassed == set(), "nobody is called for what creating it again keeps"
+
+
+def with_containers(n_containers: int) -> Json:
+    """Return a pod of that many containers, of which each asks for a card and the last is odd."""
+    pod = with_limits(stored(), gpu="1")
+    (first,) = pod["spec"]["containers"]
+    every = [dict(first, name=f"c{number}") for number in range(n_containers)]
+    every[-1] = dict(every[-1], securityContext={"privileged": True})
+    pod["spec"]["containers"] = every
+    return pod
+
+
+def test_of_each_container_only_the_vendors_that_it_names_are_asked() -> None:
+    """All replicas judge every new pod on the thread that also schedules."""
+    held = one_node()
+    asked: list[str] = []
+    vendors: Any = [Counted(vendor, asked) for vendor in held.vendors]
+
+    sentence = admit.passed_by(with_containers(50), settings=held.settings, vendors=vendors)
+
+    assert sentence.startswith("refused it: container c49 is privileged")
+    assert asked == [f"c{number}" for number in range(50)]
+
+
+def test_a_pod_of_more_containers_than_may_be_is_told_unjudged() -> None:
+    held = one_node()
+    asked: list[str] = []
+    vendors: Any = [Counted(vendor, asked) for vendor in held.vendors]
+    pod = with_containers(admit.MOST_CONTAINERS + 1)
+
+    sentence = admit.passed_by(pod, settings=held.settings, vendors=vendors)
+
+    assert sentence == (
+        "refused it: the pod has 513 containers, and one that asks for cards may have 512;"
+        " put them into several pods"
+    )
+    assert asked == []
+    pod["metadata"]["labels"] = {"hami.io/webhook": "ignore"}
+    assert not admit.passed_by(pod, settings=held.settings, vendors=vendors)
+
+
 def test_a_pod_that_was_bound_before_it_was_first_seen_is_not_judged() -> None:
     held = one_node()
     pod = privileged(stored())
     pod["spec"]["nodeName"] = "node-a"
 
-    assert intake.decode_pod(held, pod).passed_by == ""
+    assert reading.decode_pod(held, pod).passed_by == ""

@@ -109,6 +109,17 @@ def test_a_node_on_which_nothing_ever_registered_is_not_on_the_map() -> None:
     assert shown_nodes.details(books, "node-x") is None
 
 
+def test_a_node_whose_first_register_text_nobody_can_read_is_on_the_map_at_once() -> None:
+    books = open_books()
+    put_node(books, register=None, allocatable=None)
+    before = books.ledger.revision
+
+    put_node(books, register="no register text", allocatable=None)
+
+    assert books.ledger.seen_since(before) == ("node-a",)
+    assert shown_nodes.card_rows(books, "node-a") == []
+
+
 def test_a_time_that_is_no_time_is_left_out() -> None:
     books = open_books()
     put_node(books)

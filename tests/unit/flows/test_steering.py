@@ -7,7 +7,8 @@ from vgpu_operator.flows import steering
 
 
 def off(asked, there, *others):
-    return [one.sentence for one in steering.off(asked, there, others)]
+    cards = {"nvidia.com/gpu", "nvidia.com/gpumem"}
+    return [one.sentence for one in steering.off(asked, there, others, owned=cards)]
 
 
 def test_nothing_keeps_a_plain_pod_off_a_plain_node():
@@ -111,3 +112,64 @@ def test_a_node_that_is_full_of_pods_says_so():
     there = node("n1", allocatable={"pods": "1"})
 
     assert off(pod("new"), there, pod("p1")) == ["too many pods: the node takes 1 and has 1"]
+
+
+def test_other_devices_are_counted_like_cpu():
+    """A node that offers none of a device has none."""
+    asked = pod("new")
+    asked["spec"]["containers"][0]["resources"] = {"limits": {"example.com/nic": "2"}}
+    other = pod("p1", requests={"example.com/nic": "3"})
+    there = node("n1", allocatable={"example.com/nic": "4"})
+
+    assert off(asked, there, other) == ["not enough example.com/nic: 2 asked, 1 free"]
+    assert off(asked, there) == []
+    assert off(asked, node("n2")) == ["not enough example.com/nic: 2 asked, 0 free"]
+
+
+def test_what_the_cards_are_asked_by_is_counted_elsewhere():
+    asked = pod("new", gpu=2)
+    there = node("n1", allocatable={"nvidia.com/gpu": "1"})
+
+    assert steering.off(asked, there, owned={"nvidia.com/gpu", "nvidia.com/gpumem"}) == ()
+
+
+def test_a_limit_without_a_request_is_one():
+    """As the API server makes it, which has not seen a manifest yet."""
+    asked = pod("new")
+    asked["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "5"}}
+
+    assert off(asked, node("n1", allocatable={"cpu": "4"})) == ["not enough cpu: 5 asked, 4 free"]
+
+
+@pytest.mark.parametrize(
+    ("whole", "asked"),
+    [
+        ({"requests": {"cpu": "6"}}, "6"),
+        ({"limits": {"cpu": "7"}}, "5"),
+        ({"limits": {"memory": "1Gi"}}, "5"),
+    ],
+)
+def test_what_a_pod_asks_as_a_whole_counts_before_its_containers(whole, asked):
+    """Only a request does; a limit is one where no container asks."""
+    one = pod("new", requests={"cpu": "5"}, resources=whole)
+
+    assert off(one, node("n1", allocatable={"cpu": "4"})) == [
+        f"not enough cpu: {asked} asked, 4 free"
+    ]
+
+
+def test_a_limit_of_the_whole_pod_is_a_request_where_no_container_asks():
+    one = pod("new", resources={"limits": {"cpu": "7"}})
+
+    assert off(one, node("n1", allocatable={"cpu": "4"})) == ["not enough cpu: 7 asked, 4 free"]
+
+
+@pytest.mark.parametrize("operator", ["In", "NotIn", "Gt", "Lt"])
+def test_values_that_are_no_list_hold_nothing(operator):
+    expression = {"key": "zone", "operator": operator, "values": 5}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+    assert (off(pod("new", affinity=affinity), node("n1", labels={"zone": "5"})) == []) == (
+        operator == "NotIn"
+    )

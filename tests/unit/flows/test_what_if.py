@@ -88,7 +88,13 @@ def test_steps_of_the_vendor_are_kept() -> None:
         "limits": {"huawei.com/Ascend910B3": "1", "huawei.com/Ascend910B3-memory": "49152"}
     }
 
-    found = explain(asked, ascend, pods=(holder,), ledger={"trust": "annotations"})
+    found = explain(
+        asked,
+        ascend,
+        pods=(holder,),
+        ledger={"trust": "annotations"},
+        vendors={"ascend": {"enabled": True}},
+    )
 
     (change,) = ways(found, smaller.Change)
     (amount,) = change.amounts
@@ -267,3 +273,121 @@ def test_alike_nodes_stand_together_whatever_their_numbers() -> None:
         ("CardInsufficientMemory", ["n1", "n2"]),
         ("CardInsufficientMemory, the node is cordoned", ["n3"]),
     ]
+
+
+def test_only_the_cards_that_are_needed_are_to_be_put_back() -> None:
+    """One card is asked; of three that are out one cordoned one is enough."""
+    found = explain(
+        pod("new", mem=8000),
+        node(
+            "n1",
+            card("a"),
+            card("b"),
+            card("c", health=False),
+            card("small", 4000),
+            annotations={"hami.io/device-cordon": "a,b,c,small"},
+        ),
+    )
+    both = explain(
+        pod("new", gpu=2, mem=8000),
+        node(
+            "n1",
+            card("a", 4000),
+            card("b"),
+            card("c", health=False),
+            card("d", health=False),
+            annotations={"hami.io/device-cordon": "a,b"},
+        ),
+    )
+
+    (back,) = ways(found, what_if.CardsBack)
+    assert (len(back.cordoned), back.unhealthy) == (1, ())
+    assert set(back.cordoned) <= {"a", "b"}
+    (back,) = ways(both, what_if.CardsBack)
+    assert (back.cordoned, len(back.unhealthy)) == (("b",), 1)
+
+
+def test_a_reduction_by_more_than_half_comes_after_everything_else() -> None:
+    """1,000 of 8,000 MiB are left on the card: to ask an eighth is no small change."""
+    found = explain(
+        pod("new", mem=8000, cores=10),
+        node("n1", card("a")),
+        pods=(pod("p1", mem=9000, on="n1", cards="a"),),
+    )
+
+    assert [type(one) for one in found.ways] == [evictions.Eviction, smaller.Change]
+    assert found.ways[1].given_up == 0.875
+
+
+def test_the_smaller_reduction_comes_first() -> None:
+    """Half of the cards, or two thirds of the memory."""
+    found = explain(
+        pod("new", gpu=2, mem=3000),
+        node("n1", card("a"), card("b")),
+        pods=(pod("p1", mem=8000, on="n1", cards="a"),),
+    )
+
+    reductions = [one.amounts[0].resource for one in ways(found, smaller.Change)]
+    assert reductions == ["nvidia.com/gpumem", "nvidia.com/gpu"]
+
+
+def test_the_pods_that_hold_the_cpu_too_may_be_the_ones_to_go() -> None:
+    """The node has 4 CPUs; the one pod on its card holds 3 of them, and 2 are asked."""
+    holder = pod("p1", mem=9000, on="n1", cards="a", requests={"cpu": "3"})
+
+    found = explain(
+        pod("new", mem=5000, requests={"cpu": "2"}),
+        node("n1", card("a"), allocatable={"cpu": "4"}),
+        pods=(holder,),
+    )
+
+    (eviction,) = ways(found, evictions.Eviction)
+    assert [one.name for one in eviction.pods] == ["p1"]
+
+
+def test_a_pod_whose_end_leaves_the_cpu_short_does_not_help() -> None:
+    """Its card would be free, but another pod holds 3 of 4 CPUs, and 2 are asked."""
+    other = {
+        "metadata": {"name": "web", "namespace": "x", "uid": "web", "resourceVersion": "1"},
+        "spec": {
+            "nodeName": "n1",
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}],
+        },
+        "status": {"phase": "Running"},
+    }
+    found = explain(
+        pod("new", mem=5000, requests={"cpu": "2"}),
+        node("n1", card("a"), allocatable={"cpu": "4"}),
+        pods=(pod("p1", mem=9000, on="n1", cards="a"), other),
+    )
+
+    assert ways(found, evictions.Eviction) == []
+
+
+def test_a_pod_of_the_namespace_that_goes_leaves_its_quota_too() -> None:
+    """4,000 of a quota of 5,000 are held by the pod whose card is wanted as well."""
+    limit = {
+        "metadata": {"name": "q", "namespace": "team-a", "uid": "q", "resourceVersion": "1"},
+        "spec": {"hard": {"limits.nvidia.com/gpumem": "5000"}},
+    }
+
+    found = explain(
+        pod("new", mem=3000),
+        node("n1", card("a", 5000)),
+        pods=(pod("p1", mem=4000, on="n1", cards="a"),),
+        quotas=(limit,),
+    )
+
+    (eviction,) = ways(found, evictions.Eviction)
+    assert [one.name for one in eviction.pods] == ["p1"]
+
+
+def test_what_cards_are_asked_by_is_not_counted_a_second_time() -> None:
+    """The plugin offers one nvidia.com/gpu; two pods with a share each ask one each."""
+    found = explain(
+        pod("new", mem=3000),
+        node("n1", card("a"), allocatable={"nvidia.com/gpu": "1"}),
+        pods=(pod("p1", mem=3000, on="n1", cards="a"),),
+    )
+
+    assert [one.name for one in found.takers] == ["n1"]

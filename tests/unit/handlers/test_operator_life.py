@@ -1,15 +1,19 @@
 """An operator that starts, stops, or follows again: what it tries, refuses, forgets."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 
 import pytest
 
-from support import turned_clock
+from support import clusters, turned_clock
 from support.fake_kube import FakeKube
+from support.operator_books import NOW, pending, put_node
 from vgpu_operator import app
-from vgpu_operator.flows import effects
-from vgpu_operator.kube import errors, listen, paths, perform
-from vgpu_operator.model import settings
+from vgpu_operator.flows import effects, reasons
+from vgpu_operator.flows import filter as flow_filter
+from vgpu_operator.kube import errors, events, listen, paths, perform
+from vgpu_operator.model import request, settings
 
 LOCAL = listen.Address(host="127.0.0.1", port=0)
 
@@ -154,3 +158,97 @@ async def test_a_leader_that_cannot_see_its_lease_renewed_says_so_and_keeps_no_c
 
     assert "our Lease has not been seen renewed for 16 s; the API server is slow" in why
     operator.stop()
+
+
+def a_follower() -> app.Operator:
+    """Return an operator that has begun and does not lead."""
+    options = app.Options(
+        settings=settings.Settings(), extender_bind=LOCAL, metrics_bind=LOCAL, lease=("a", "b")
+    )
+    operator = app.Operator(options, FakeKube())
+    operator._leadership_changed(False)
+    return operator
+
+
+def exported(operator: app.Operator, name: str) -> float | None:
+    return operator.instruments.registry.get_sample_value(name)
+
+
+async def test_to_begin_as_a_follower_is_no_change_of_leadership() -> None:
+    operator = a_follower()
+    assert exported(operator, "vgpu_leadership_changes_total") == 0
+
+    operator._leadership_changed(True)
+    operator._leadership_changed(False)
+
+    assert exported(operator, "vgpu_leadership_changes_total") == 2
+
+
+async def test_who_leads_no_longer_exports_nothing_that_only_a_leader_looks_after() -> None:
+    operator = a_follower()
+    operator._leadership_changed(True)
+    pod = request.PodKey(namespace="team-a", name="p1", uid="u1")
+    operator.books.stuck_locks["node-a", "hami.io/mutex.lock"] = pod
+    operator.books.stuck["u1"] = "slow"
+    operator.books.allocating["u1"] = None
+    texts = operator._card_texts
+    names = ("vgpu_node_locks_stuck", "vgpu_allocations_stuck")
+    assert [exported(operator, name) for name in names] == [1, 1]
+
+    operator._leadership_changed(False)
+
+    assert [exported(operator, name) for name in names] == [0, 0]
+    assert operator._card_texts is not texts, "tens of MB that only a leader needs"
+
+
+async def test_a_refusal_of_which_an_event_is_dropped_is_told_again() -> None:
+    operator = a_follower()
+    operator._leadership_changed(True)
+    books, sink = operator.books, operator.sink
+    put_node(books)
+    pod = pending("p1", clusters.asks(memory_mib=30_000))
+    for number in range(events.MOST_ABOUT_ONE):
+        sink.post(reasons.on_pod(pod.key, reasons.FILTERING_FAILED, f"{number} nodes"))
+
+    (event,) = flow_filter.filter_nodes(books, pod, ["node-a"], NOW).events
+    sink.post(event)
+
+    assert exported(operator, "vgpu_events_dropped_total") is None
+    dropped = operator.instruments.registry.get_sample_value(
+        "vgpu_events_dropped_total", {"reason": "FilteringFailed"}
+    )
+    assert dropped == 1
+    assert flow_filter.filter_nodes(books, pod, ["node-a"], NOW).events == (event,)
+
+
+class Draining:
+    """A webhook whose callers leave when they like."""
+
+    def __init__(self, done: list[str]) -> None:
+        self.done = done
+
+    def drain(self) -> None:
+        self.done.append("drains")
+
+    async def drained(self) -> None:
+        await asyncio.sleep(0)
+        self.done.append("drained")
+
+
+async def test_the_webhooks_callers_leave_before_the_listeners_have_their_short_time_to_close(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    operator, done = a_follower(), list[str]()
+
+    @contextlib.asynccontextmanager
+    async def servers() -> AsyncIterator[None]:
+        yield
+        done.append("closed")
+
+    monkeypatch.setattr(operator, "_servers", servers)
+    monkeypatch.setattr(operator, "_webhook", Draining(done))
+    operator.stop()
+
+    await operator.run()
+
+    assert done == ["drains", "drained", "closed"]

@@ -1,6 +1,7 @@
 """The API client against a real HTTP server on loopback."""
 
 import pathlib
+from typing import Any
 
 import orjson
 import pytest
@@ -97,14 +98,45 @@ async def test_a_connection_that_breaks_before_the_answer_is_unreachable() -> No
             await served.kube.create("/api/v1/namespaces/a/pods/p/binding", {"kind": "Binding"})
 
 
-async def test_every_request_is_told_with_its_status_and_0_where_no_answer_came() -> None:
-    told: list[tuple[str, str, int]] = []
-    async with api_server(always(409, {"message": "no"})) as served:
+ENDING = {
+    "kind": "Status",
+    "message": 'events "e" is forbidden: unable to create new content in namespace a because it is'
+    " being terminated",
+    "details": {"causes": [{"reason": "NamespaceTerminating", "message": "namespace a is ..."}]},
+    "code": 403,
+}
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "told_as", "error"),
+    [
+        (409, {"message": "no"}, "409", errors.Conflict),
+        (403, FORBIDDEN, "403", errors.Denied),
+        (403, ENDING, client.ENDING, errors.NamespaceEnding),
+    ],
+)
+async def test_every_request_is_told_with_its_status(
+    status: int, answer: dict[str, Any], told_as: str, error: type[errors.ApiError]
+) -> None:
+    told: list[tuple[str, str, str]] = []
+    async with api_server(always(status, answer)) as served:
         served.kube.on_answer = lambda verb, path, status, _: told.append((verb, path, status))
-        with pytest.raises(errors.Conflict):
+        with pytest.raises(error) as raised:
             await served.kube.patch("/api/v1/nodes/n", {"metadata": {}})
 
-    assert told == [("PATCH", "/api/v1/nodes/n", 409)]
+    assert told == [("PATCH", "/api/v1/nodes/n", told_as)]
+    assert type(raised.value) is error
+
+
+async def test_a_request_without_an_answer_is_told_as_0() -> None:
+    told: list[str] = []
+    async with api_server(always(200, {})) as served:
+        served.kube._base = "http://127.0.0.1:1"
+        served.kube.on_answer = lambda _verb, _path, status, _: told.append(status)
+        with pytest.raises(errors.Unreachable):
+            await served.kube.get("/api/v1/nodes/n")
+
+    assert told == ["0"]
 
 
 async def test_a_patch_says_that_it_is_a_merge_patch() -> None:

@@ -148,15 +148,16 @@ async def test_a_request_that_has_begun_makes_no_room_for_another() -> None:
 async def test_a_client_that_sends_a_head_letter_by_letter_is_dropped_in_time() -> None:
     async with site(head_s=0.2) as here:
         reader, writer = await here.connect()
-        sent = 0
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
+        # One reader for all letters; should each begin the time anew, this never ends.
+        ended = asyncio.ensure_future(reader.read())
         async with asyncio.timeout(WAIT_S):
-            with contextlib.suppress(ConnectionError):
-                while not reader.at_eof():
-                    writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n" if not sent else b"X")
-                    sent += 1
-                    await asyncio.wait({asyncio.ensure_future(reader.read(1))}, timeout=0.02)
+            while not ended.done():
+                writer.write(b"X")
+                await asyncio.wait({ended}, timeout=0.02)
+        with contextlib.suppress(ConnectionError):
+            assert await ended == b"", "it was dropped, not answered"
 
-        assert sent > 2
         await here.until(n_open=0)
 
 
@@ -346,3 +347,14 @@ async def test_a_door_that_is_closed_lets_nobody_in_and_ends_handshakes() -> Non
         await here.until(n_open=0)
         with pytest.raises(ConnectionError):
             await here.connect()
+
+
+async def test_an_answer_that_is_raised_is_a_draining_doors_last_too() -> None:
+    async with site() as here:
+        streams = await here.connect()
+        assert await here.ask(streams) == b"HTTP/1.1 200 OK\r\n"
+        here.listener.door.drain()
+
+        assert await here.ask(streams, "/nowhere") == b"HTTP/1.1 404 Not Found\r\n"
+        async with asyncio.timeout(WAIT_S):
+            await streams[0].read()  # to the end: the connection is closed

@@ -9,8 +9,8 @@ import pytest
 from support.fake_kube import FakeKube
 from support.operator_books import LOCK, open_books
 from support.turned_clock import TurnedClock
-from vgpu_operator.flows import effects
-from vgpu_operator.kube import errors, events, intake, perform
+from vgpu_operator.flows import effects, reading
+from vgpu_operator.kube import errors, events, perform
 from vgpu_operator.model import request
 
 POD = request.PodKey(namespace="team-a", name="p1", uid="u1")
@@ -50,7 +50,7 @@ class Shell:
         self.performer = perform.Performer(
             self.kube,
             self.sink,
-            decode_pod=lambda raw: intake.decode_pod(self.books, raw),
+            decode_pod=lambda raw: reading.decode_pod(self.books, raw),
             may_write=lambda: self.books.leader,
             wait=self._wait,
             tell=self.told.append,

@@ -1,11 +1,12 @@
 """The page of all cards is written in pieces, and others get their turn in between."""
 
 import asyncio
+from collections.abc import Iterable
 
 import pytest
 from prometheus_client import parser
 
-from support.operator_books import bound, open_books, pending, put_node, register_text
+from support.operator_books import ONE_CARD, bound, open_books, pending, put_node, register_text
 from vgpu_operator.flows import books, pod_events, register
 from vgpu_operator.kube import steps
 from vgpu_operator.metrics import cards_page, kept
@@ -136,3 +137,27 @@ async def test_a_replica_that_loses_the_lead_ends_its_page_with_the_family_it_wr
 
     assert first.startswith(b"# HELP hami_gpu_memory_limit_bytes")
     assert b"# HELP" not in rest
+
+
+async def test_names_are_sorted_again_only_when_a_node_comes_or_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Sorting thousands of names is one long step of the thread that schedules."""
+    books, texts = open_books(), kept.Kept()
+    n_sorted = 0
+
+    def counted(names: Iterable[str]) -> list[str]:
+        nonlocal n_sorted
+        n_sorted += 1
+        return sorted(names)
+
+    monkeypatch.setattr(kept, "sorted", counted, raising=False)
+    put_node(books, "node-b", register=ONE_CARD.replace("a0", "b0"))
+    put_node(books, "node-a")
+    for _ in range(3):
+        assert len(await texts.read(books, kept.HAMI)) == 2
+    assert n_sorted == 1
+
+    register.node_gone(books, "node-a")
+    assert len(await texts.read(books, kept.HAMI)) == 1
+    assert n_sorted == 2

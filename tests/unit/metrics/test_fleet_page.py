@@ -97,3 +97,32 @@ async def test_the_oldest_waiting_pod_and_the_oldest_lock_have_times_while_there
     found = await samples(books)
     assert found[names[0], ""] == NOW.timestamp() - 50
     assert found[names[1], ""] == NOW.timestamp()
+
+
+async def registered(books: flow_books.Books) -> dict[str, float]:
+    """Return how many registrations there are, by state."""
+    found = (await samples(books)).items()
+    return {state: count for (name, state), count in found if name == "vgpu_node_registrations"}
+
+
+async def test_a_text_that_could_not_be_read_and_is_gone_is_removed() -> None:
+    books = open_books()
+    put_node(books)
+    put_node(books, register="{", version="11")
+    assert await registered(books) == {"unreadable": 1}
+
+    put_node(books, register=None, version="12")
+
+    assert await registered(books) == {"removed": 1}
+
+
+async def test_a_plugin_that_is_gone_for_good_is_counted_by_nobody() -> None:
+    """Neither text nor cards: a process that starts now would know nothing of it."""
+    books = open_books()
+    put_node(books)
+    put_node(books, register=None, allocatable=0, handshake=None, version="11")
+    books.ledger.drop_devices("node-a", "NVIDIA")
+    restarted = open_books()
+    put_node(restarted, register=None, allocatable=0, handshake=None, version="11")
+
+    assert await samples(books) == await samples(restarted)

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,8 +11,8 @@ from prometheus_client import parser
 
 from support import clusters
 from support.operator_books import bound, open_books, pending, put_node, register_text
-from vgpu_operator.flows import books, quotas
-from vgpu_operator.metrics import cards_page
+from vgpu_operator.flows import books, quotas, shown_nodes
+from vgpu_operator.metrics import card_families, cards_page, kept, older_families
 from vgpu_operator.model import quota, records, request
 from vgpu_operator.vendors import mig
 
@@ -247,6 +248,54 @@ def test_a_mig_instance_is_told_once_its_plugin_has_made_it(made: bool) -> None:
     assert found.get("nodeGPUMigInstance") == older
 
 
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        ([("GPU-a0", "MIG-1", "1g.5gb"), ("GPU-a0", "MIG-2", "1g.5gb")], ["MIG-1"]),
+        ([("GPU-a1", "MIG-1", "1g.5gb"), ("GPU-a0", "MIG-2", "1g.5gb")], ["MIG-2"]),
+        ([("GPU-a0", "MIG-1", "x" * 65)], []),
+        ([("GPU-a0", "M" * 65, "1g.5gb"), ("GPU-a0", "MIG-2", "1g.5gb")], ["MIG-2"]),
+    ],
+    ids=["more than it holds", "of another card", "a long profile", "a long UUID"],
+)
+def test_a_pod_whose_text_names_more_instances_than_it_holds_makes_no_more_series(
+    texts: list[tuple[str, str, str]], told: list[str]
+) -> None:
+    held = open_books()
+    two = register_text(("GPU-a0", 40960), ("GPU-a1", 40960)).replace("hami-core", "mig")
+    put_node(held, register=two)
+    pod = pending("p1", clusters.asks(memory_mib=4864))
+    named = [
+        {
+            "containerIndex": 0,
+            "deviceIndex": index,
+            "gpuUUID": card,
+            "profile": profile,
+            "placement": {"start": index, "size": 1},
+            "migUUID": uuid,
+            "gpuInstanceID": index,
+            "computeInstanceID": 0,
+        }
+        for index, (card, uuid, profile) in enumerate(texts)
+    ]
+    notes = {mig.ALLOCATIONS_KEY: json.dumps(named)}
+    wish = dataclasses.replace(pod.request, notes=notes)
+    held.ledger.observe(bound(dataclasses.replace(pod, request=wish), memory_mib=4864))
+
+    found = samples(held).get("hami_node_gpu_mig_instance_info", [])
+
+    assert [labels["mig_uuid"] for labels, _ in found] == told
+
+
+def test_cards_of_which_the_kubelet_offers_none_are_closed_as_the_state_page_says() -> None:
+    held = open_books()
+    put_node(held, register=register_text(("GPU-a0", 40960)), allocatable=0)
+
+    assert samples(held)["vgpu_cards"] == [({"vendor": "nvidia", "state": "closed"}, 1)]
+    ((_, _, _, _, state, *_),) = shown_nodes.card_rows(held, "node-a") or []
+    assert state == "closed"
+
+
 def test_compute_units_of_amd_are_percent_under_the_new_name_and_raw_under_the_old() -> None:
     held = open_books(**LEGACY)
     card = clusters.card("GPU-amd", memory_mib=65536, cores_percent=304, card_type="MI300X")
@@ -281,3 +330,11 @@ def test_cards_are_counted_by_state() -> None:
         ({"vendor": "nvidia", "state": "cordoned"}, 1),
         ({"vendor": "nvidia", "state": "usable"}, 2),
     ]
+
+
+def test_every_earlier_name_is_that_of_a_family_there_is() -> None:
+    today = {family.name for family in kept.HAMI.all} | {card_families.QUOTA_USED.name}
+
+    for older in (*kept.OLDER.all, older_families.QUOTA_USED):
+        named = older.help.removeprefix("Earlier name of ").partition(",")[0].removesuffix(".")
+        assert named in today

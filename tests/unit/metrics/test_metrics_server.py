@@ -79,9 +79,9 @@ def value(tools: instruments.Instruments, name: str, **labels: str) -> float | N
 def test_api_requests_are_counted_by_resource_and_never_by_name() -> None:
     tools = instruments.Instruments()
 
-    tools.count_api_request("POST", "/api/v1/namespaces/a/pods/p1/binding", 201, 0.01)
-    tools.count_api_request("POST", "/api/v1/namespaces/b/pods/p2/binding", 201, 0.01)
-    tools.count_api_request("GET", "/apis/coordination.k8s.io/v1/namespaces/a/leases/l", 0, 0.01)
+    tools.count_api_request("POST", "/api/v1/namespaces/a/pods/p1/binding", "201", 0.01)
+    tools.count_api_request("POST", "/api/v1/namespaces/b/pods/p2/binding", "201", 0.01)
+    tools.count_api_request("GET", "/apis/coordination.k8s.io/v1/namespaces/a/leases/l", "0", 0.01)
 
     requests = "vgpu_api_requests_total"
     assert value(tools, requests, verb="POST", resource="pods/binding", status="201") == 2

@@ -60,7 +60,7 @@ def test_asked_against_free_and_who_holds_the_card() -> None:
     card = found.card
     assert card is not None
     assert (card.asked_memory_mib, card.free_memory_mib) == (6000, CARD_MIB - 20000)
-    assert (card.asked_cores, card.free_cores, card.free_slots) == (80, 70, 9)
+    assert (card.asked_cores, card.free_cores) == (80, 70)
     assert [(tenant.pod.name, tenant.share.memory_mib) for tenant in card.tenants] == [
         ("h1", 20000)
     ]
@@ -283,3 +283,15 @@ def test_a_node_that_a_vendor_judges_by_itself_is_measured_where_the_others_are(
     found = closest(held, wish, defaults=fit.Defaults(vendors=toys))
 
     assert named(found) == "GPU-a0"  # 24 of 600 MiB missing, where GPU-b0 has no share at all
+
+
+def test_a_vendor_that_judges_every_node_by_itself_is_asked_about_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its answer is known: there is none. To ask costs seconds in a large cluster."""
+    held = books(clusters.holder("h1", "a", "GPU-a0", 20000), a=one("a"))
+    by_hand = fit.Defaults(vendors={"NVIDIA": toy_vendors.ByHand("NVIDIA")})
+    monkeypatch.setattr(near_miss.walk, "walk", None)
+
+    wish = clusters.wish(clusters.asks(memory_mib=6000))
+    assert closest(held, wish, defaults=by_hand) is None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from support import browser, operator_books, state_world, turned_clock
 from unit.state.test_state_guard import Reviewer
@@ -194,6 +194,68 @@ async def test_where_a_token_is_needed_the_page_asks_for_one(chromium: Browser) 
         await seen.until_connection("live")
         await expect(page.locator("#login")).to_be_hidden()
         assert await page.evaluate("localStorage.length") <= 1  # the theme, and no token
+
+
+@pytest.mark.parametrize("is_kept", [False, True], ids=["typed", "kept in the tab"])
+async def test_what_can_be_no_token_is_asked_for_again(chromium: Browser, is_kept: bool) -> None:
+    asks = access.Access(Reviewer({}), turned_clock.TurnedClock())
+    async with state_world.served(cluster(2), asks=asks) as url, browser.tab(chromium) as seen:
+        page = seen.page
+        if is_kept:
+            await page.add_init_script("sessionStorage.setItem('vgpu-token', 'abc\u2026xyz')")
+        await page.goto(url)
+        await expect(page.locator("#login")).to_be_visible()
+        if not is_kept:
+            await page.fill("#token", "abc\u2026xyz")
+            await page.click("#login button")
+
+        await expect(page.locator("#login-why")).to_contain_text("no token")
+        await expect(page.locator("#login")).to_be_visible()
+
+
+WAITS_ARE_NOTED = """
+Math.random = () => 0.5;
+const later = window.setTimeout;
+window.waits = [];
+window.setTimeout = (act, ms) => { window.waits.push(ms); return later(act, 5); };
+"""
+"""Nobody waits for long, and how long the page would have waited can be read."""
+
+
+async def waits_of(page: Page, url: str, **answer: Any) -> list[float]:
+    """Return how long the page waits in ms, where it gets that answer instead of the map."""
+
+    asked = 0
+    often = asyncio.Event()
+
+    async def answers(route: Route) -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 6:
+            often.set()
+        await (route.fulfill(**answer) if answer else route.abort())
+
+    await page.add_init_script(WAITS_ARE_NOTED)
+    await page.route("**/api/v1/cards", answers)
+    await page.goto(url)
+    await asyncio.wait_for(often.wait(), timeout=10)
+    waits: list[float] = await page.evaluate("window.waits.slice(0, 6)")
+    return waits
+
+
+async def test_who_finds_no_map_waits_longer_each_time(chromium: Browser) -> None:
+    async with state_world.served(cluster(2)) as url, browser.tab(chromium) as seen:
+        assert await waits_of(seen.page, url) == [500, 1_000, 2_000, 4_000, 5_000, 5_000]
+
+
+async def test_a_server_that_has_no_time_is_asked_again_when_it_says(chromium: Browser) -> None:
+    async with state_world.served(cluster(2)) as url, browser.tab(chromium) as seen:
+        waits = await waits_of(
+            seen.page, url, status=503, headers={"Retry-After": "20"}, json={"error": "busy"}
+        )
+
+    # And half the usual pause more: not all pages come at once.
+    assert waits == [20_250, 20_500, 21_000, 22_000, 22_500, 22_500]
 
 
 async def test_a_server_that_begins_anew_is_found_again(chromium: Browser) -> None:

@@ -16,7 +16,7 @@ from support import operator_books, state_world
 from vgpu_operator.flows import books as flow_books
 from vgpu_operator.flows import pod_events
 from vgpu_operator.kube import steps
-from vgpu_operator.state import files, rows
+from vgpu_operator.state import answers, files, routes, rows
 
 DOCUMENT: dict[str, Any] = json.loads(files.read_all()["openapi.json"].content)
 
@@ -134,6 +134,82 @@ async def test_a_large_answer_is_packed_for_who_takes_it_so(
         assert answer.headers["Content-Encoding"] == "gzip"
         assert "Accept-Encoding" in answer.headers["Vary"]
     assert json.loads(gzip.decompress(packed)) == plain
+
+
+@pytest.mark.parametrize("path", ["cards", "nodes"])
+async def test_what_all_are_answered_alike_is_packed_once_until_it_changes(
+    page: aiohttp.ClientSession,
+    books: flow_books.Books,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+) -> None:
+    made = []
+    pack = answers.packed
+
+    async def counted(body: answers.Body) -> answers.Body:
+        made.append(body.tag)
+        return await pack(body)
+
+    monkeypatch.setattr(answers, "packed", counted)
+    first = await asyncio.gather(*(read(page, f"/api/v1/{path}") for _ in range(20)))
+    assert len(made) == 1
+    assert all(one == first[0] for one in first)
+
+    state_world.hold(books, "newcomer", 0, 0, 4000)
+    assert await read(page, f"/api/v1/{path}") != first[0]
+    assert len(made) == 2
+
+
+@pytest.mark.parametrize("path", ["cards", "nodes", "pods", "pending"])
+async def test_large_answers_are_made_a_few_at_a_time(
+    page: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    at_once, most = 0, 0
+    pack = answers.packed
+
+    async def counted(body: answers.Body) -> answers.Body:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(0.001)
+        made = await pack(body)
+        at_once -= 1
+        return made
+
+    monkeypatch.setattr(answers, "packed", counted)
+    await asyncio.gather(*(read(page, f"/api/v1/{path}") for _ in range(20)))
+
+    assert 1 <= most <= routes.MOST_LISTS
+
+
+async def test_all_that_write_share_one_step_and_then_others_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    resting, most = 0, 0
+    pause = asyncio.sleep
+
+    async def rest(_: float) -> None:
+        nonlocal resting, most
+        resting += 1
+        most = max(most, resting)
+        await pause(0)
+        resting -= 1
+
+    monkeypatch.setattr(steps, "STEP_S", 0.0)
+    turns = answers.Turns()
+    monkeypatch.setattr(asyncio, "sleep", rest)
+    await asyncio.wait([asyncio.create_task(turns.take()) for _ in range(90)])
+
+    assert most == 1  # each behind the other, not all in one turn of the loop
+
+
+async def test_who_takes_no_gzip_gets_none(page: aiohttp.ClientSession) -> None:
+    raw = aiohttp.ClientSession(page._base_url, auto_decompress=False)
+    asks = {"Accept-Encoding": "br, gzip;q=0"}
+    async with raw as session:
+        for path in ("api/v1/cards", "api/v1/nodes", "api/v1/nodes/gpu-node-1", "app.js"):
+            async with session.get(f"/{path}", headers=asks) as answer:
+                assert "Content-Encoding" not in answer.headers, path
 
 
 async def test_pods_come_in_pages_that_hold_each_pod_once(

@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 
 from support import operator_books, state_world, turned_clock
+from support.waiting import settled
 from vgpu_operator.kube import client, errors, listen
 from vgpu_operator.model import errors as model_errors
 from vgpu_operator.state import access, files, guard, server
@@ -109,6 +110,11 @@ async def test_a_file_is_asked_for_by_its_name_only() -> None:
             assert status == 404
 
 
+async def test_a_page_that_listens_at_another_loopback_address_is_read_there() -> None:
+    async with state_world.served(operator_books.open_books()) as url:
+        assert (await status_of(url, Host="127.0.0.2:9396"))[0] == 200
+
+
 # Tokens.
 
 
@@ -182,6 +188,47 @@ async def test_tokens_without_end_use_no_memory_without_end() -> None:
     assert len(asks._known) == access.MOST_TOKENS
     assert asks._asking == {}
     assert (await asks.verdict("Bearer " + "x" * (access.LONGEST_TOKEN + 1))).status == 401
+
+
+class Stuck(Reviewer):
+    """Answers about one token only; all others wait for ever."""
+
+    async def create(self, path: str, body: Any) -> dict[str, Any]:
+        if body["spec"].get("token", "both") != "both":
+            await asyncio.Event().wait()
+        return await super().create(path, body)
+
+
+async def test_unknown_tokens_of_one_address_keep_nobody_else_waiting() -> None:
+    asks = access.Access(Stuck({"both": {"list nodes", "list pods"}}), turned_clock.TurnedClock())
+    junk = [
+        asyncio.create_task(asks.verdict(f"Bearer junk-{number}", client="10.0.0.1"))
+        for number in range(60)
+    ]
+    try:
+        await settled()
+        async with asyncio.timeout(2):
+            assert (await asks.verdict("Bearer both", client="10.0.0.2")).status == 200
+    finally:
+        for one in junk:
+            one.cancel()
+        await asyncio.gather(*junk, return_exceptions=True)
+    assert (asks._asking, asks._rooms) == ({}, {})
+
+
+@pytest.mark.parametrize("limit", ["QUESTION_S", "WAIT_S"])
+async def test_an_api_server_that_does_not_answer_is_waited_for_not_long(
+    monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(access, limit, 0.01)
+    asks = access.Access(Stuck({}), turned_clock.TurnedClock())
+
+    async with asyncio.timeout(2):
+        verdict = await asks.verdict("Bearer new")
+
+    assert verdict.status == 503
+    assert "has not said in time" in verdict.sentence
+    assert asks._known == {}  # asked again the next time
 
 
 @pytest.mark.parametrize("tls", [None, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)])

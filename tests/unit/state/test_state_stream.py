@@ -9,10 +9,11 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from support import operator_books, state_world
 from support.waiting import settled, until
-from vgpu_operator.flows import pod_events
+from vgpu_operator.flows import pod_events, shown_nodes
 from vgpu_operator.flows.books import Books
 from vgpu_operator.state import rows, stream
 
@@ -169,6 +170,102 @@ async def test_a_listener_that_does_not_read_is_let_go_and_others_are_not() -> N
         assert (fast.is_slow, fast.ended.is_set()) == (False, False)
 
 
+async def told_to(listener: stream.Listener) -> dict[str, Any]:
+    """Return each node's cards as the messages that wait for a listener leave them."""
+    shown: dict[str, Any] = {}
+    for event, value, _ in await taken(listener):
+        if event == "nodes":
+            shown.update(value["nodes"])
+    return shown
+
+
+async def test_a_change_that_comes_while_others_are_told_of_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    books = some_nodes()
+    told = stream_of(books)
+    async with listening(told, f"{BOOT}-{books.ledger.revision}") as listener:
+        await told.look()
+        await taken(listener)
+        waiting = told.pending
+
+        async def pending_while_another_reads_the_map(*_: Any) -> dict[str, Any]:
+            state_world.hold(books, "newcomer", 1, 0, 4000)
+            await told._rows.refresh()
+            return await waiting()
+
+        state_world.wait_for_cards(books, "too-large", memory_mib=90000)
+        monkeypatch.setattr(told, "pending", pending_while_another_reads_the_map)
+        await told.look()
+        monkeypatch.setattr(told, "pending", waiting)
+        await told.look()
+
+        shown = await told_to(listener)
+
+    assert shown["gpu-node-2"] == shown_nodes.card_rows(books, "gpu-node-2")
+
+
+async def test_what_changes_while_a_greeting_is_made_comes_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    books = some_nodes()
+    told = stream_of(books)
+    async with listening(told, f"{BOOT}-{books.ledger.revision}"):
+        await told.look()
+        waiting = told.pending
+
+        async def pending_while_others_are_told(*_: Any) -> dict[str, Any]:
+            monkeypatch.setattr(told, "pending", waiting)
+            state_world.hold(books, "newcomer", 1, 0, 4000)
+            await told.look()
+            return await waiting()
+
+        monkeypatch.setattr(told, "pending", pending_while_others_are_told)
+        async with listening(told, f"{BOOT}-0") as newcomer:
+            events = await taken(newcomer)
+
+    assert [event for event, _, _ in events] == ["status", "nodes", "pending", "nodes"]
+    ((name, cards),) = events[-1][1]["nodes"]
+    assert (name, cards) == ("gpu-node-2", shown_nodes.card_rows(books, "gpu-node-2"))
+
+
+async def test_what_was_told_long_ago_and_holds_again_is_news_to_who_came_in_between() -> None:
+    books = some_nodes()
+    told = stream_of(books)
+    async with listening(told):
+        await told.look()
+        books.leader = False
+        async with listening(told) as newcomer:
+            ((_, greeted, _),) = [one for one in await taken(newcomer) if one[0] == "status"]
+            books.leader = True
+            await told.look()
+            later = [value for event, value, _ in await taken(newcomer) if event == "status"]
+
+    assert greeted == {"leader": False}
+    assert later == [{"leader": True}]
+
+
+async def test_one_address_cannot_keep_all_streams_for_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stream, "MOST_LISTENERS", 3)
+    told = stream_of(some_nodes())
+    async with (
+        told.listening("", client="10.0.0.1") as first,
+        told.listening("", client="10.0.0.1") as second,
+        told.listening("", client="10.0.0.1"),
+        told.listening("", client="10.0.0.2") as other,
+    ):
+        assert first is not None
+        assert second is not None
+        assert other is not None
+        assert (first.ended.is_set(), second.ended.is_set()) == (True, False)
+        assert told.listeners == 3
+        for client in ("10.0.0.1", "10.0.0.2"):  # two of one, one of the other: as it should be
+            async with told.listening("", client=client) as refused:
+                assert refused is None
+
+
 async def test_silence_is_broken_by_a_comment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "SILENCE_S", 0.0)
 
@@ -257,3 +354,17 @@ async def deaf_client(url: str) -> socket.socket:
     await loop.sock_connect(deaf, (host, int(port)))
     await loop.sock_sendall(deaf, f"GET /api/v1/events HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
     return deaf
+
+
+async def test_who_hangs_up_while_it_is_greeted_leaves_no_fault_in_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nobody_is_there(answer: web.StreamResponse, _: web.BaseRequest) -> None:
+        raise aiohttp.ClientConnectionResetError("Cannot write to closing transport")
+
+    monkeypatch.setattr(web.StreamResponse, "prepare", nobody_is_there)
+    async with state_world.served(some_nodes()) as url, aiohttp.ClientSession(url) as session:
+        with contextlib.suppress(aiohttp.ClientError):
+            await session.get("/api/v1/events")
+
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []

@@ -267,7 +267,10 @@ async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> dic
     return headers
 
 
-async def test_a_caller_with_an_open_connection_is_answered_once_more_and_sent_elsewhere() -> None:
+async def test_a_caller_with_an_open_connection_is_answered_once_more_and_sent_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "DRAIN_S", 60.0)  # a loaded machine is not in time for less
     state = routes.WebhookState(settings=SETTINGS, vendors=())
     context = certificates.context_from_pem(CERT_PEM, KEY_PEM)
     running = await server.start(state, "127.0.0.1", 0, context)
@@ -284,9 +287,7 @@ async def test_a_caller_with_an_open_connection_is_answered_once_more_and_sent_e
     assert headers["connection"] == "close"
     assert await reader.read() == b""
     writer.close()
-    begun = asyncio.get_running_loop().time()
-    await asyncio.wait_for(ending, timeout=10)
-    assert asyncio.get_running_loop().time() - begun < server.DRAIN_S, "nobody was left to wait for"
+    await asyncio.wait_for(ending, timeout=30)  # nobody was left to wait for
 
 
 async def test_a_caller_who_asks_no_more_is_not_waited_for_longer_than_the_limit(

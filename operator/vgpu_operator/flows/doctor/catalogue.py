@@ -111,8 +111,9 @@ SIGNATURES: Final = (
         find=plugins.selects_nothing,
         needs=(Source.DAEMON_SETS, Source.NODES),
         cause="no node has the label that its nodeSelector asks for",
-        fix="label the nodes with cards (kubectl label node NAME gpu=on); where such nodes come"
-        " only when they are needed, nothing is wrong",
+        fix="label the nodes with cards as its nodeSelector asks, or see that whatever writes the"
+        " label runs (Node Feature Discovery for feature.node.kubernetes.io/…); where such nodes"
+        " come only when they are needed, nothing is wrong",
         page="values.md#helm-merges-maps",
     ),
     Signature(
@@ -136,7 +137,7 @@ SIGNATURES: Final = (
         needs=(Source.PODS,),
         helped_by=(Source.LOGS,),
         cause="a container of the device plugin cannot run, so the node offers no card",
-        fix="read the container's log",
+        fix="read the container's log, or what kubectl describe says of it where it never ran",
         page="install.md",
     ),
     Signature(
@@ -303,8 +304,8 @@ SIGNATURES: Final = (
         find=pods.bypassed,
         needs=(Source.PODS,),
         helped_by=(Source.WEBHOOKS, Source.NAMESPACES),
-        cause="the webhook was not asked when it was created, so the default scheduler places"
-        " it, and its cards are not accounted for",
+        cause="the webhook was not asked when it was created, so nothing sets what it lacks, or"
+        " the default scheduler places it and its cards are not accounted for",
         fix="create it again",
         page="runbooks/VgpuPodsBypassed.md",
     ),
@@ -314,8 +315,11 @@ SIGNATURES: Final = (
         severity=_ERROR,
         find=schedulers.unknown_name,
         needs=(Source.PODS, Source.LEASES),
-        cause="no scheduler of that name works here",
-        fix="correct schedulerName in the pod's template",
+        helped_by=(Source.DEPLOYMENTS,),
+        cause="the name is an earlier installation's; any other name is a guess and a warning: no"
+        " Lease, running Deployment or scheduler's configuration mentions it",
+        fix="see that the scheduler of that name runs, or correct schedulerName in the pod's"
+        " template",
         page="upgrade-from-hami.md",
     ),
     Signature(
@@ -447,7 +451,7 @@ def _finding(signature: Signature, sight: finding.Sight) -> Finding:
     return Finding(
         signature=signature.id,
         title=signature.title,
-        severity=signature.severity,
+        severity=sight.severity or signature.severity,
         place=sight.place,
         evidence=sight.evidence,
         cause=sight.cause or signature.cause,

@@ -7,6 +7,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
+from vgpu_operator.flows.doctor import families
 from vgpu_operator.ledger import ledger
 from vgpu_operator.model import errors, records, settings
 from vgpu_operator.vendors import roster
@@ -43,6 +44,11 @@ class Source(enum.StrEnum):
     SAMPLES = "allocatable counts over a while"
 
 
+def is_card_plugin(template: workloads.Template) -> bool:
+    """Whether pods of that are device plugins, and of cards as far as their words say."""
+    return template.is_plugin and not families.is_foreign(template)
+
+
 def _nothing() -> Mapping[Any, Any]:
     return MappingProxyType({})
 
@@ -56,6 +62,7 @@ class NodeSight:
         heartbeat: when the kubelet last reported, by the node's own clock.
         heartbeat_written: the same moment by the API server's clock.
         writers: who wrote the protocol's annotations.
+        offered: every extended resource of which the kubelet offers more than none.
     """
 
     record: records.NodeRecord
@@ -64,6 +71,7 @@ class NodeSight:
     heartbeat: datetime | None = None
     heartbeat_written: datetime | None = None
     writers: tuple[field_managers.Writer, ...] = ()
+    offered: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +145,8 @@ class Cluster:
         now: the API server's clock.
         ledger: filled from nodes, pods and quotas.
         vendors: every one, switched on or not.
+        served: keywords of those that the installed settings switch on: the webhook and the
+            scheduler care for these alone.
         faults: register texts that cannot be read, as (node, what is wrong).
         pods: those that matter, by namespace and name.
         operator_pods: names of the pods that may be the operator's, by namespace.
@@ -151,6 +161,8 @@ class Cluster:
         samples: allocatable counts by node and resource, one for each change.
         known_writers: programs that the user has named as writers of the protocol.
         missing: what was not read, and why.
+        profiles: names of schedulers that nothing else shows, and that a ConfigMap of some
+            scheduler's Deployment mentions.
         only_namespace: pods of this one alone were read; empty = of all.
     """
 
@@ -158,6 +170,7 @@ class Cluster:
     settings: settings.Settings
     ledger: ledger.Ledger
     vendors: roster.Roster
+    served: frozenset[str]
     faults: tuple[tuple[str, errors.DecodeError], ...] = ()
     nodes: Mapping[str, NodeSight] = field(default_factory=_nothing)
     pods: Mapping[tuple[str, str], PodSight] = field(default_factory=_nothing)
@@ -180,6 +193,7 @@ class Cluster:
     samples: Mapping[tuple[str, str], tuple[int, ...]] | None = None
     known_writers: frozenset[str] = frozenset()
     missing: Mapping[Source, str] = field(default_factory=_nothing)
+    profiles: frozenset[str] = frozenset()
     only_namespace: str = ""
 
     def has(self, source: Source) -> bool:
@@ -201,10 +215,15 @@ class Cluster:
         """Yield the pods that ask for cards and are not placed."""
         return (one for one in self.device_pods() if one.waits and one.record.request.wants_devices)
 
+    def wants_served(self, one: PodSight) -> bool:
+        """Whether a pod asks for cards of a vendor that the installed operator serves."""
+        return not self.served.isdisjoint(one.record.request.vendors)
+
     def plugins(self) -> Iterator[PodSight]:
-        """Yield the pods of device plugins."""
+        """Yield the pods of device plugins of cards."""
         for one in self.pods.values():
-            if one.template.is_plugin and one.made_by[0] == "DaemonSet" and not one.record.ended:
+            made_here = one.made_by[0] == "DaemonSet" and not one.record.ended
+            if made_here and is_card_plugin(one.template):
                 yield one
 
     def age_s(self, time: datetime | None) -> float | None:

@@ -1,7 +1,7 @@
 """Whose device plugin a workload is, guessed by the words in its names and commands."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,34 +19,113 @@ class Family:
         pci: the maker's number on the PCI bus, as Node Feature Discovery labels it; empty
             where we do not know it.
         vendors: how the ids of its vendors begin.
+        domains: before the slash of what its own plugins offer to the kubelet.
     """
 
     id: str
     words: frozenset[str]
     vendors: str
+    domains: frozenset[str]
     pci: str = ""
 
 
 FAMILIES: Final = (
-    Family(id="nvidia", words=frozenset({"nvidia"}), vendors="nvidia", pci="10de"),
-    Family(id="amd", words=frozenset({"amd", "rocm", "amdgpu"}), vendors="amd", pci="1002"),
+    Family(
+        id="nvidia",
+        words=frozenset({"nvidia"}),
+        vendors="nvidia",
+        domains=frozenset({"nvidia.com"}),
+        pci="10de",
+    ),
+    Family(
+        id="amd",
+        words=frozenset({"amd", "rocm", "amdgpu"}),
+        vendors="amd",
+        domains=frozenset({"amd.com"}),
+        pci="1002",
+    ),
     Family(
         id="cambricon",
         words=frozenset({"cambricon", "mlu"}),
         vendors="cambricon",
+        domains=frozenset({"cambricon.com"}),
         pci="cabc",
     ),
-    Family(id="hygon", words=frozenset({"hygon", "dcu"}), vendors="hygon", pci="1d94"),
-    Family(id="enflame", words=frozenset({"enflame", "gcu"}), vendors="enflame", pci="1e36"),
-    Family(id="mthreads", words=frozenset({"mthreads", "musa"}), vendors="mthreads", pci="1ed5"),
-    Family(id="metax", words=frozenset({"metax"}), vendors="metax"),
-    Family(id="kunlun", words=frozenset({"kunlun", "kunlunxin", "xpu"}), vendors="kunlun"),
-    Family(id="awsneuron", words=frozenset({"neuron"}), vendors="awsneuron", pci="1d0f"),
-    Family(id="vastai", words=frozenset({"vastai", "vastaitech"}), vendors="vastai"),
-    Family(id="biren", words=frozenset({"biren", "birentech"}), vendors="biren"),
-    Family(id="ascend", words=frozenset({"ascend", "huawei"}), vendors="ascend", pci="19e5"),
-    Family(id="iluvatar", words=frozenset({"iluvatar", "ix"}), vendors="iluvatar"),
+    Family(
+        id="hygon",
+        words=frozenset({"hygon", "dcu"}),
+        vendors="hygon",
+        domains=frozenset({"hygon.com"}),
+        pci="1d94",
+    ),
+    Family(
+        id="enflame",
+        words=frozenset({"enflame", "gcu"}),
+        vendors="enflame",
+        domains=frozenset({"enflame.com"}),
+        pci="1e36",
+    ),
+    Family(
+        id="mthreads",
+        words=frozenset({"mthreads", "musa"}),
+        vendors="mthreads",
+        domains=frozenset({"mthreads.com"}),
+        pci="1ed5",
+    ),
+    Family(
+        id="metax",
+        words=frozenset({"metax"}),
+        vendors="metax",
+        domains=frozenset({"metax-tech.com"}),
+    ),
+    Family(
+        id="kunlun",
+        words=frozenset({"kunlun", "kunlunxin", "xpu"}),
+        vendors="kunlun",
+        domains=frozenset({"kunlunxin.com", "baidu.com"}),
+    ),
+    Family(
+        id="awsneuron",
+        words=frozenset({"neuron"}),
+        vendors="awsneuron",
+        domains=frozenset({"aws.amazon.com"}),
+        pci="1d0f",
+    ),
+    Family(
+        id="vastai",
+        words=frozenset({"vastai", "vastaitech"}),
+        vendors="vastai",
+        domains=frozenset({"vastaitech.com"}),
+    ),
+    Family(
+        id="biren",
+        words=frozenset({"biren", "birentech"}),
+        vendors="biren",
+        domains=frozenset({"birentech.com"}),
+    ),
+    Family(
+        id="ascend",
+        words=frozenset({"ascend", "huawei"}),
+        vendors="ascend",
+        domains=frozenset({"huawei.com"}),
+        pci="19e5",
+    ),
+    Family(
+        id="iluvatar",
+        words=frozenset({"iluvatar", "ix"}),
+        vendors="iluvatar",
+        domains=frozenset({"iluvatar.ai", "iluvatar.com"}),
+    ),
 )
+
+_FOREIGN: Final = frozenset(
+    {
+        *("rdma", "sriov", "sriovdp", "infiniband", "hostdev"),  # network cards
+        *("kubevirt", "sandbox", "vfio"),  # whole cards for virtual machines
+        *("mps", "intel", "qat", "fpga"),
+    }
+)
+"""Words of plugins, and of their helpers, that offer no card of a maker below."""
 
 _WORD: Final = re.compile(r"[a-z0-9]+")
 _PCI: Final = re.compile(
@@ -57,13 +136,37 @@ _PCI: Final = re.compile(
 def of(template: workloads.Template, name: str) -> Family | None:
     """Return whose plugin that is; None where no word says so.
 
-    Words of commands count before those of images, which often hold several plugins.
+    Words of commands count before those of images, which often hold several plugins. Where
+    an image comes from says nothing: makers of cards make network cards too.
     """
+    if is_foreign(template):
+        return None
     for texts in (_programs(template), [name, *(one.name for one in template.containers)]):
         found = _first(texts)
         if found is not None:
             return found
-    return _first([one.image for one in template.containers])
+    return _first(_images(template))
+
+
+def is_foreign(template: workloads.Template) -> bool:
+    """Whether that offers something else to the kubelet than cards for computing.
+
+    The name of the DaemonSet does not count: people choose it.
+    """
+    texts = (*_programs(template), *_images(template), *(one.name for one in template.containers))
+    return not _FOREIGN.isdisjoint(_words(texts))
+
+
+def offers(family: Family, resources: Iterable[str], vendors: roster.Roster) -> bool:
+    """Whether any of these resources is one of that maker's, modelled by a vendor or not.
+
+    Args:
+        family: the maker.
+        resources: names of which a node has more than none.
+        vendors: for the names that the configuration gives.
+    """
+    renamed = {vendor.spec.count_resource for vendor in vendors_of(family, vendors)}
+    return any(name in renamed or name.partition("/")[0] in family.domains for name in resources)
 
 
 def vendors_of(family: Family, vendors: roster.Roster) -> tuple[base.Vendor, ...]:
@@ -90,6 +193,18 @@ def _programs(template: workloads.Template) -> list[str]:
     ]
 
 
-def _first(texts: list[str]) -> Family | None:
-    words = {word for text in texts for word in _WORD.findall(text.lower())}
+def _images(template: workloads.Template) -> list[str]:
+    """Return the images' own names, without registry, folders, tag and digest."""
+    return [
+        one.image.rpartition("/")[2].partition("@")[0].partition(":")[0]
+        for one in template.containers
+    ]
+
+
+def _words(texts: Iterable[str]) -> set[str]:
+    return {word for text in texts for word in _WORD.findall(text.lower())}
+
+
+def _first(texts: Iterable[str]) -> Family | None:
+    words = _words(texts)
     return next((one for one in FAMILIES if one.words & words), None)

@@ -36,12 +36,14 @@ class Sight:
         evidence: texts as they stand in the cluster, and what they were compared with.
         cause: a sentence; empty = the signature's own.
         fix: what to do; empty = the signature's own.
+        severity: None = the signature's own.
     """
 
     place: Place
     evidence: tuple[str, ...]
     cause: str = ""
     fix: str = ""
+    severity: Severity | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

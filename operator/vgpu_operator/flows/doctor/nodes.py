@@ -20,6 +20,11 @@ LEFT_OVER_S: Final = 30.0
 """How long a lock of nobody may stand: the operator removes it within seconds."""
 
 _MOST_NAMES: Final = 5
+_GONE_UNASKED: Final = (
+    "the device plugin or the kubelet of the node has gone: the kubelet offers none of the cards"
+    " that are listed, and no new pod is placed there"
+)
+"""For vendors whose plugins are asked nothing."""
 _NEEDLESS: Final = {
     node_lock.Holder.GONE: "which is no more",
     node_lock.Holder.ELSEWHERE: "which is bound to another node",
@@ -70,10 +75,12 @@ def plugin_gone(cluster: Cluster) -> Iterator[Sight]:
     """Find nodes that still list cards, while nothing is allocatable and nobody answers."""
     for name, sight in cluster.nodes.items():
         for keyword in sight.record.registers:
-            evidence = _silent(cluster, sight, cluster.vendors.by_keyword[keyword])
+            vendor = cluster.vendors.by_keyword[keyword]
+            evidence = _silent(cluster, sight, vendor)
             if evidence:
                 state = "" if sight.ready is not False else "; the node is not Ready"
-                yield Sight(place=found.node(name), evidence=(evidence + state,))
+                cause = "" if _handshake_key(sight, vendor) else _GONE_UNASKED
+                yield Sight(place=found.node(name), evidence=(evidence + state,), cause=cause)
 
 
 def _silent(cluster: Cluster, sight: NodeSight, vendor: base.Vendor) -> str:
@@ -86,25 +93,30 @@ def _silent(cluster: Cluster, sight: NodeSight, vendor: base.Vendor) -> str:
     resource = spec.supply_resource or spec.count_resource
     counts = f"allocatable {resource} {'(none)' if supply is None else supply}"
     older = record.older.get(keyword)
-    key = spec.handshake_key if older is None else older.handshake
-    if key is None:
-        cards = len(cluster.ledger.devices(record.name, keyword))
-        return f"{counts}, and {cards} cards are listed"
-    text = record.handshakes.get(keyword)
-    read = wire_handshake.decode_handshake(text)
     limits = cluster.settings.handshake, cluster.settings.dialects.forerunner
     expiry_s = limits[0].expiry_s if older is None else limits[1].handshake_expiry_s
+    register = spec.register_key if older is None else older.register
+    written = cluster.age_s(_written(sight, register or ""))
+    has_just_come = written is not None and written < expiry_s
+    key = _handshake_key(sight, vendor)
+    if key is None:
+        n_cards = len(cluster.ledger.devices(record.name, keyword))
+        listed = "1 card is listed" if n_cards == 1 else f"{n_cards} cards are listed"
+        return "" if has_just_come else f"{counts}, and {listed}"
+    text = record.handshakes.get(keyword)
+    read = wire_handshake.decode_handshake(text)
     if read.state is wire_handshake.State.REQUESTING:
         seen = _written(sight, key) or cluster.now
         aged = handshake.age(read, first_seen=seen, now=cluster.now, expiry_s=expiry_s)
         return f"{counts}; {key}: {text}" if aged is handshake.Age.EXPIRED else ""
     if read.state not in (wire_handshake.State.ABSENT, wire_handshake.State.DELETED):
         return ""
-    register = spec.register_key if older is None else older.register
-    written = cluster.age_s(_written(sight, register or ""))
-    if written is not None and written < expiry_s:
-        return ""  # it has just come
-    return f"{counts}; {key}: {text or '(absent)'}"
+    return "" if has_just_come else f"{counts}; {key}: {text or '(absent)'}"
+
+
+def _handshake_key(sight: NodeSight, vendor: base.Vendor) -> str | None:
+    older = sight.record.older.get(vendor.spec.keyword)
+    return vendor.spec.handshake_key if older is None else older.handshake
 
 
 def lock_stuck(cluster: Cluster) -> Iterator[Sight]:

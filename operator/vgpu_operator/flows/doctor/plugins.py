@@ -7,7 +7,7 @@ from typing import Final
 
 from vgpu_operator.flows.doctor import families
 from vgpu_operator.flows.doctor import finding as found
-from vgpu_operator.flows.doctor.cluster import Cluster, PodSight, Source
+from vgpu_operator.flows.doctor.cluster import Cluster, PodSight, Source, is_card_plugin
 from vgpu_operator.flows.doctor.finding import Sight
 from vgpu_operator.wire import workloads
 
@@ -42,6 +42,9 @@ _BROKEN: Final = frozenset(
     }
 )
 _MOST_LINES: Final = 3
+_CHARTS_LABEL: Final = ("gpu", "on")
+_DISCOVERED: Final = "feature.node.kubernetes.io/"
+"""How the labels begin that Node Feature Discovery writes."""
 
 
 def without_nvml(cluster: Cluster) -> Iterator[Sight]:
@@ -72,7 +75,7 @@ def runtime_class_missing(cluster: Cluster) -> Iterator[Sight]:
     """Find plugins, and a setting, that name a RuntimeClass which is not there."""
     for one in cluster.daemon_sets:
         wanted = one.template.runtime_class
-        if one.template.is_plugin and wanted and wanted not in cluster.runtime_classes:
+        if is_card_plugin(one.template) and wanted and wanted not in cluster.runtime_classes:
             yield Sight(
                 place=_daemon_set(one),
                 evidence=(
@@ -122,7 +125,7 @@ def selects_nothing(cluster: Cluster) -> Iterator[Sight]:
     if not cluster.nodes:
         return
     for one in cluster.daemon_sets:
-        if one.desired != 0 or not one.template.is_plugin:
+        if one.desired != 0 or not is_card_plugin(one.template):
             continue
         selector = one.template.node_selector
         fitting = [
@@ -146,8 +149,8 @@ def selects_nothing(cluster: Cluster) -> Iterator[Sight]:
                 fix=f"compare tolerations and affinity of the DaemonSet with node"
                 f" {fitting[0].record.name}",
             )
-        elif len(selector) > 1:
-            key, value = next((s for s in selector if s == ("gpu", "on")), selector[0])
+        elif len(selector) > 1 and _CHARTS_LABEL in selector:
+            key, value = _CHARTS_LABEL
             yield Sight(
                 place=_daemon_set(one),
                 evidence=tuple(evidence),
@@ -157,7 +160,36 @@ def selects_nothing(cluster: Cluster) -> Iterator[Sight]:
                 f" nodes with {key}={value} too",
             )
         else:
-            yield Sight(place=_daemon_set(one), evidence=tuple(evidence))
+            yield Sight(
+                place=_daemon_set(one),
+                evidence=tuple(evidence),
+                fix=_label_fix(_lacking(cluster, selector)),
+            )
+
+
+def _lacking(
+    cluster: Cluster, selector: tuple[tuple[str, str], ...]
+) -> tuple[tuple[str, str], ...]:
+    """Return the labels of a selector that no node has; all where each stands somewhere."""
+    absent = tuple(
+        (key, value)
+        for key, value in selector
+        if all(sight.labels.get(key) != value for sight in cluster.nodes.values())
+    )
+    return absent or selector
+
+
+def _label_fix(lacking: tuple[tuple[str, str], ...]) -> str:
+    words = " ".join(f"{key}={value}" for key, value in lacking)
+    if any(key.startswith(_DISCOVERED) for key, _ in lacking):
+        return (
+            f"see that Node Feature Discovery runs, which writes {words} on nodes with such cards;"
+            " where such nodes come only when they are needed, nothing is wrong"
+        )
+    return (
+        f"label the nodes with cards (kubectl label node NAME {words}); where such nodes come"
+        " only when they are needed, nothing is wrong"
+    )
 
 
 def without_devices(cluster: Cluster) -> Iterator[Sight]:
@@ -204,10 +236,17 @@ def not_running(cluster: Cluster) -> Iterator[Sight]:
                         *messages,
                         *_last_lines(cluster, plugin),
                     ),
-                    fix=f"kubectl -n {plugin.name[0]} logs {plugin.name[1]} -c {container.name}"
-                    " --previous",
+                    fix=_how_to_see(plugin, container),
                 )
                 break
+
+
+def _how_to_see(plugin: PodSight, container: workloads.ContainerHealth) -> str:
+    """Return what shows more: only a container that has run before has a log."""
+    namespace, pod = plugin.name
+    if container.restarts:
+        return f"kubectl -n {namespace} logs {pod} -c {container.name} --previous"
+    return f"kubectl -n {namespace} describe pod {pod}"
 
 
 def two_plugins(cluster: Cluster) -> Iterator[Sight]:
@@ -266,11 +305,11 @@ def _last_lines(cluster: Cluster, plugin: PodSight) -> tuple[str, ...]:
 
 
 def _serves(cluster: Cluster, plugin: PodSight) -> bool:
-    """Whether the node offers cards of that plugin's maker, shared or whole."""
+    """Whether the node offers cards of that plugin's maker: shared, whole or as instances."""
     family, sight = _family(plugin), cluster.nodes.get(plugin.record.node)
     if family is None or sight is None:
         return False
-    return any(
+    return families.offers(family, sight.offered, cluster.vendors) or any(
         cluster.ledger.devices(plugin.record.node, vendor.spec.keyword)
         or sight.record.allocatable.get(vendor.spec.keyword)
         for vendor in families.vendors_of(family, cluster.vendors)

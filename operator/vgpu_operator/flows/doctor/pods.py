@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from vgpu_operator.flows import admit, quotas
+from vgpu_operator.flows import pod_events, quotas
 from vgpu_operator.flows.doctor import finding as found
 from vgpu_operator.flows.doctor.cluster import Cluster, PodSight
 from vgpu_operator.flows.doctor.finding import Sight
@@ -117,6 +117,7 @@ def waits_for_shares(cluster: Cluster) -> Iterator[Sight]:
     shares = {
         name
         for vendor in cluster.vendors
+        if vendor.spec.keyword in cluster.served
         for name in (
             vendor.spec.memory_resource,
             vendor.spec.memory_percent_resource,
@@ -149,23 +150,24 @@ def bypassed(cluster: Cluster) -> Iterator[Sight]:
     """Find pods that ask for cards and that the webhook has not seen."""
     settings = cluster.settings
     ours = settings.scheduler_name
-    if ours == admit.DEFAULT_SCHEDULER or not settings.force_overwrite_default_scheduler:
-        return
     skipped = set(cluster.opted_out).union(*(hook.left_out for hook in cluster.webhooks))
-    for one in cluster.device_pods():
+    for one in cluster.pods.values():
         record = one.record
         if (
-            record.request.wants_devices
-            and record.scheduler == admit.DEFAULT_SCHEDULER
-            and not (record.opted_out or record.promised or record.ended)
+            pod_events.bypassed(settings, record)
+            and (cluster.wants_served(one) or record.passed_by)
+            and not record.ended
             and record.key.namespace not in skipped
             and not _INSUFFICIENT.search(one.health.scheduler_message)
         ):
             where = f"bound to {record.node}" if record.node else "not bound"
+            seen = f"schedulerName {record.scheduler}, {where}, no promise on it"
+            named = "" if record.passed_by else f", or set schedulerName: {ours} in its template"
+            would = (f"the webhook would have {record.passed_by}",) if record.passed_by else ()
             yield Sight(
                 place=found.pod(*one.name),
-                evidence=(f"schedulerName {record.scheduler}, {where}, no promise on it",),
-                fix=f"create it again, or set schedulerName: {ours} in its template",
+                evidence=(seen, *would),
+                fix=f"create it again{named}",
             )
 
 

@@ -6,9 +6,10 @@ const SILENCE_MS = 25000; // the server says something every 10 s
 const KEPT = 'vgpu-token';
 
 export class Refused extends Error {
-  constructor(status, sentence) {
+  constructor(status, sentence, retryAfterS = 0) {
     super(sentence);
     this.status = status;
+    this.retryAfterS = retryAfterS;
   }
 }
 
@@ -19,6 +20,8 @@ export const token = {
 
 function headers(more = {}) {
   const known = token.get();
+  // Visible ASCII: the browser would not even send another one.
+  if (/[^!-~]/.test(known)) throw new Refused(401, 'That is no token: it has a character that tokens never have. Copy it again, whole.');
   return known ? { ...more, Authorization: `Bearer ${known}` } : more;
 }
 
@@ -28,7 +31,7 @@ async function checked(answer) {
   try {
     sentence = (await answer.json()).error ?? sentence;
   } catch { /* no JSON: the status has to do */ }
-  throw new Refused(answer.status, sentence);
+  throw new Refused(answer.status, sentence, Number(answer.headers.get('Retry-After')) || 0);
 }
 
 export async function get(path, options = {}) {

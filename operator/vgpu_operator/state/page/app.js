@@ -8,6 +8,7 @@ import { kind } from './scale.js';
 
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 5000;
+const LONGEST_ASKED_PAUSE_MS = 60000;
 const byId = (id) => document.getElementById(id);
 const kept = {
   get: (name) => { try { return localStorage.getItem(`vgpu-${name}`); } catch { return null; } },
@@ -111,6 +112,7 @@ async function follow() {
   let pause = FIRST_PAUSE_MS;
   let fresh = false;
   for (;;) {
+    let asked = 0;
     try {
       if (!fresh) await whole();
       fresh = true;
@@ -129,10 +131,12 @@ async function follow() {
         await login(fault.message);
         continue;
       }
-      if (!fresh) pause = FIRST_PAUSE_MS;
+      if (fault instanceof api.Refused) asked = Math.min(LONGEST_ASKED_PAUSE_MS, fault.retryAfterS * 1000);
     }
     standing('reconnecting');
-    await new Promise((resolve) => { setTimeout(resolve, pause); });
+    // Not all pages at once, when a server comes back.
+    const wait = Math.max(asked, pause / 2) + Math.random() * pause;
+    await new Promise((resolve) => { setTimeout(resolve, wait); });
     pause = Math.min(LONGEST_PAUSE_MS, pause * 2);
   }
 }
