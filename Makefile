@@ -29,7 +29,7 @@ demo: $(STAMP) ## Show the whole protocol on a local cluster, no GPU needed
 
 .PHONY: test
 test: verify ## Linters, types, import contracts, then all tests
-	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadgroup --no-loadscope-reorder \
+	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadscope --no-loadscope-reorder \
 		$(PYTEST_ARGS)
 
 .PHONY: verify

@@ -1,9 +1,11 @@
 """Plugins and settings for all tests."""
 
 import os
+from typing import Any
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 pytest_plugins = [
     "support.control_plane",
@@ -20,14 +22,19 @@ hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, prin
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") == "true" else "here")
 
 
-CLUSTER_FOLDERS = ("apiserver", "image")
+CLUSTER_FOLDERS = ("tests/apiserver/", "tests/image/")
 """Tests that start a cluster, or a clean root: one after another, whoever else is at work."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests one worker runs: all that need a control plane, and each other file."""
-    for item in items:
-        folder = item.path.parent.name
-        group = "cluster" if folder in CLUSTER_FOLDERS else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
+class OneAtTheCluster(LoadScopeScheduling):
+    """One worker runs all that needs a control plane; every other file is any worker's."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(CLUSTER_FOLDERS):
+            return "cluster"
+        return nodeid.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneAtTheCluster:
+    """Say how tests are shared out; xdist's own groups want an older pytest."""
+    return OneAtTheCluster(config, log)
