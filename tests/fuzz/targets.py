@@ -135,6 +135,7 @@ def _canonical(data: bytes) -> str:
     text = _text(data)
     written = quantity.canonical(text)
     assert quantity.canonical(written) == written
+    assert -(-quantity.decode_thousandths(text) // 1000) == quantity.decode_rounded_up(text)
     exact = quantity.decode_integer(text)
     assert quantity.decode_rounded_up(text) == exact
     assert quantity.decode_integer(written) == exact

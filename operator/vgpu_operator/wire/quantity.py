@@ -122,15 +122,7 @@ def decode_rounded_up(value: object, *, key: str = "") -> int:
     Raises:
         DecodeError: no quantity.
     """
-    try:
-        return decode_integer(value, key=key)
-    except errors.DecodeError:
-        match = _QUANTITY.fullmatch(canonical(value))
-        power = 0 if match is None else _DECIMAL.get(match["decimal"], int(match["exponent"] or 0))
-        if match is None or not -9 <= power < 0:
-            raise
-        divisor: int = 10**-power
-        return -(-int(match["sign"] + match["whole"]) // divisor)
+    return _rounded_up(value, parts_each=1, key=key)
 
 
 def decode_thousandths(value: object, *, key: str = "") -> int:
@@ -142,15 +134,20 @@ def decode_thousandths(value: object, *, key: str = "") -> int:
     Raises:
         DecodeError: no quantity.
     """
+    return _rounded_up(value, parts_each=1000, key=key)
+
+
+def _rounded_up(value: object, *, parts_each: int, key: str) -> int:
+    """Return the least number of parts, so many to one, that is not below a quantity."""
     try:
-        return decode_integer(value, key=key) * 1000
+        return decode_integer(value, key=key) * parts_each
     except errors.DecodeError:
         match = _QUANTITY.fullmatch(canonical(value))
         power = 0 if match is None else _DECIMAL.get(match["decimal"], int(match["exponent"] or 0))
         if match is None or not -9 <= power < 0:
             raise
         divisor: int = 10**-power
-        return -(-int(match["sign"] + match["whole"]) * 1000 // divisor)
+        return -(-int(match["sign"] + match["whole"]) * parts_each // divisor)
 
 
 def is_plain_integer(value: object) -> bool:
