@@ -36,8 +36,10 @@ REQUESTS: Final = {
     "kube/perform.py _bind create": (("create", "pods/binding"),),
     "kube/perform.py _read_pod get": (("get", "pods"),),
     "kube/pod_watch.py _events watch": (("watch", "pods"),),
-    "state/access.py _review_token create": (("create", "tokenreviews"),),
-    "state/access.py _may create": (("create", "subjectaccessreviews"),),
+    "state/access.py _answer_to create": (
+        ("create", "tokenreviews"),
+        ("create", "subjectaccessreviews"),
+    ),
     "webhook/keeper.py _read_secret get": (("get", "secrets"),),
     "webhook/keeper.py _write_secret patch": (("patch", "secrets"),),
     "webhook/keeper.py _read_trust get": (("get", "mutatingwebhookconfigurations"),),
