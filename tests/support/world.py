@@ -148,10 +148,15 @@ class World:
         items, _ = await self.kube.list("/api/v1/events")
         return [item for item in items if item["reason"] == reason]
 
-    async def until_event(self, reason: str, about: str) -> Json:
+    async def until_event(self, reason: str, about: str, *, says: str = "") -> Json:
+        """Return an event about an object; of several, one whose message begins so."""
+
         async def seen() -> Json | None:
-            found = await self.events(reason)
-            return next((e for e in found if e["involvedObject"]["name"] == about), None)
+            for event in await self.events(reason):
+                about_it = event["involvedObject"]["name"] == about
+                if about_it and event["message"].startswith(says):
+                    return event
+            return None
 
         event: Json = await self.until(f"an event {reason} about {about}", seen)
         return event
