@@ -74,8 +74,8 @@ def measure(*, nodes: int, pods: int, quick: bool = False) -> dict[str, Any]:
         placed = fit.place(books.snapshot(without_claim_of=wish.pod.uid), asked, wish, defaults)
         return list(placed.scores(100).tolist())
 
-    def refuse() -> dict[str, str]:
-        return explain.texts(fit.place(books.snapshot(), names, none, defaults).rejections)
+    def refuse() -> tuple[explain.Group, ...]:
+        return explain.groups(fit.place(books.snapshot(), names, none, defaults).rejections)
 
     def another_order() -> list[int]:
         orders.reverse()

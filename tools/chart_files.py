@@ -21,9 +21,9 @@ import pydantic
 import setting_docs
 import yaml
 
+from vgpu_operator.flows.doctor import writers
 from vgpu_operator.model import device_config, settings
 from vgpu_operator.vendors import registry
-from vgpu_operator.wire import dialects, keys
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 CHART: Final = ROOT / "helm" / "vgpu-operator"
@@ -182,14 +182,10 @@ def protocol_keys() -> str:
     Those by which people choose cards, and ``hami.io/device-cordon``, are not among them.
     """
     served = registry.build(settings.with_every_vendor(_DEFAULTS))
-    nodes = {
-        keys.WAKE,
-        *served.locks,
-        *(key for one in dialects.NODE_PLACES for key in (one.register, one.handshake)),
-        *(key for one in served for key in (one.spec.register_key, one.spec.handshake_key)),
+    document = {
+        "nodes": sorted(writers.node_keys(served)),
+        "pods": sorted(writers.pod_keys(served)),
     }
-    pods = {keys.FENCE, *served.pod_keys}
-    document = {"nodes": sorted(filter(None, nodes)), "pods": sorted(pods)}
     return f"# {GENERATED}" + yaml.safe_dump(document)
 
 

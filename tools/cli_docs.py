@@ -23,7 +23,7 @@ def _command(name: str, command: typer.core.TyperCommand) -> str:
     words = inspect.cleandoc(command.help or "").replace("\f", "").split("\n\n")
     parts = [f"### vgpu {name}", *(" ".join(text.split()) for text in words if not _given(text))]
     for text in filter(_given, words):
-        lines = " ".join(text.split()).removeprefix("Examples: ").removeprefix("Example: ")
+        lines = " ".join(text.split()).partition(": ")[2]
         parts.append("```text\n" + "\n".join(lines.split("; ")) + "\n```")
     rows = [_row(one) for one in command.params if not set(one.opts) & set(_EVERYWHERE)]
     if rows:

@@ -27,8 +27,8 @@ def _codes(words: list[str]) -> str:
 
 
 def _signature(one: catalogue.Signature) -> str:
-    page, _, anchor = one.page.partition("#")
-    link = f"[{PurePosixPath(page).stem}]({page}{'#' + anchor if anchor else ''})"
+    page, _, _ = one.page.partition("#")
+    link = f"[{PurePosixPath(page).stem}]({one.page})"
     return "\n".join(
         (
             f"### `{one.id}`",

@@ -29,6 +29,7 @@ import setting_docs
 import typer
 import vendor_docs
 import vendor_examples
+import written_files
 
 from vgpu_operator.cli import run
 from vgpu_operator.flows import reasons
@@ -90,27 +91,14 @@ def stale_files() -> dict[Path, str]:
             raise SystemExit(f"{path.relative_to(ROOT)}: {fault}") from fault
         if wanted != text:
             stale[path] = wanted
-    return stale | {
-        path: wanted
-        for path, wanted in (chart_files.texts() | pictures.texts()).items()
-        if not path.is_file() or path.read_text(encoding="utf-8") != wanted
-    }
+    return stale | written_files.stale(chart_files.texts() | pictures.texts())
 
 
 def main(arguments: list[str]) -> int:
     """Write or check, and return the exit code."""
-    if arguments not in ([], ["--check"]):
-        sys.stderr.write("usage: generate_docs.py [--check]\n")
-        return 2
-    stale = stale_files()
-    for path, text in stale.items():
-        name = path.relative_to(ROOT)
-        if arguments:
-            sys.stdout.write(f"{name} is stale; run make docs\n")
-        else:
-            path.write_text(text, encoding="utf-8")
-            sys.stdout.write(f"wrote {name}\n")
-    return 1 if stale and arguments else 0
+    return written_files.main(
+        arguments, stale_files, program="generate_docs.py", command="make docs", root=ROOT
+    )
 
 
 # State machines.

@@ -1,7 +1,7 @@
 """Tables of metrics, from the families and instruments themselves."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import doc_tables
 import prometheus_client as prom
@@ -14,11 +14,15 @@ from vgpu_operator.metrics import (
     families,
     fleet_page,
     instruments,
+    kept,
     older_families,
     web_ui_families,
 )
 from vgpu_operator.model import settings
 from vgpu_operator.vendors import registry
+
+OLDER: Final[Sequence[families.Family[Any]]] = (*kept.OLDER.all, older_families.QUOTA_USED)
+WEB_UI: Final[Sequence[families.Family[Any]]] = (*kept.WEB_UI.all, *web_ui_families.POOLS)
 
 
 def own() -> str:
@@ -30,13 +34,7 @@ def own() -> str:
         for family in instrument.describe()
     ]
     rows += [_family_row(family, ()) for family in instruments.CertificateEnd().collect()]
-    configured = settings.Settings()
-    empty = books.open_books(configured, registry.build(configured))
-    empty.leader = True
-    rows += [
-        _family_row(family, vars(family)["_labelnames"])
-        for family in collector.BooksCollector(empty).collect()
-    ]
+    rows += [_family_row(family, vars(family)["_labelnames"]) for family in _read()]
     return _table([*rows, *_written(fleet_page.FAMILIES)])
 
 
@@ -47,23 +45,12 @@ def cards() -> str:
 
 def older() -> str:
     """Return the names of before HAMi 2.9."""
-    return _table(
-        _written(
-            (
-                *older_families.CARDS,
-                *older_families.SHARES,
-                *older_families.INSTANCES,
-                older_families.QUOTA_USED,
-            )
-        )
-    )
+    return _table(_written(OLDER))
 
 
 def web_ui() -> str:
     """Return HAMi-WebUI's names."""
-    return _table(
-        _written((*web_ui_families.CARDS, *web_ui_families.SHARES, *web_ui_families.POOLS))
-    )
+    return _table(_written(WEB_UI))
 
 
 def names() -> frozenset[str]:
@@ -75,14 +62,14 @@ def names() -> frozenset[str]:
     every: Sequence[families.Family[Any]] = (
         *fleet_page.FAMILIES,
         *cards_page.FAMILIES,
-        *(*older_families.CARDS, *older_families.SHARES, *older_families.INSTANCES),
-        older_families.QUOTA_USED,
-        *(*web_ui_families.CARDS, *web_ui_families.SHARES, *web_ui_families.POOLS),
+        *OLDER,
+        *WEB_UI,
     )
     return frozenset(found | {family.name for family in every})
 
 
 def _read() -> Iterable[prom.Metric]:
+    """Return what is read from the books at each scrape, of empty ones."""
     configured = settings.Settings()
     return collector.BooksCollector(
         books.open_books(configured, registry.build(configured))

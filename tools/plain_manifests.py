@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import written_files
+
 from support import helm
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -74,11 +76,9 @@ def text(manifest: Manifest, client: helm.Helm) -> str:
         for document in _rendered(manifest, client)
         if ("helm.sh/hook:" in document) == manifest.hooks
     ]
-    head = (
-        f"# {manifest.told}\n# Written by tools/plain_manifests.py (make manifests); do not edit.\n"
-    )
     if manifest.pod_security:
         documents.insert(0, _namespace(manifest.pod_security))
+    head = f"# {manifest.told}\n{WRITTEN_BY}"
     return head + "".join(f"---\n{_without_helm(document)}" for document in documents)
 
 
@@ -114,30 +114,25 @@ def _namespace(pod_security: str) -> str:
 
 def stale_files(client: helm.Helm) -> dict[Path, str]:
     """Return the files that are not what the chart makes, with what they should be."""
-    wanted = {FOLDER / name: text(manifest, client) for name, manifest in FILES.items()}
-    return {
-        path: fresh
-        for path, fresh in wanted.items()
-        if not path.is_file() or path.read_text(encoding="utf-8") != fresh
-    }
+    return written_files.stale(
+        {FOLDER / name: text(manifest, client) for name, manifest in FILES.items()}
+    )
 
 
 def main(arguments: list[str]) -> int:
     """Write or check, and return the exit code."""
-    if arguments not in ([], ["--check"]):
-        sys.stderr.write("usage: plain_manifests.py [--check]\n")
-        return 2
+    return written_files.main(
+        arguments,
+        _stale_files,
+        program="plain_manifests.py",
+        command="make manifests",
+        root=ROOT,
+    )
+
+
+def _stale_files() -> dict[Path, str]:
     with tempfile.TemporaryDirectory(prefix="vgpu-helm-") as home:
-        client = helm.Helm(program=helm.build(report=print), home=Path(home))
-        stale = stale_files(client)
-    for path, fresh in stale.items():
-        name = path.relative_to(ROOT)
-        if arguments:
-            sys.stdout.write(f"{name} is stale; run make manifests\n")
-        else:
-            path.write_text(fresh, encoding="utf-8")
-            sys.stdout.write(f"wrote {name}\n")
-    return 1 if stale and arguments else 0
+        return stale_files(helm.Helm(program=helm.build(report=print), home=Path(home)))
 
 
 if __name__ == "__main__":

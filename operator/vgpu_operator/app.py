@@ -37,6 +37,7 @@ from vgpu_operator.metrics import cards_page, collector, fleet_page, instruments
 from vgpu_operator.metrics import server as metrics_server
 from vgpu_operator.model import settings as model_settings
 from vgpu_operator.state import access as state_access
+from vgpu_operator.state import routes as state_routes
 from vgpu_operator.state import server as state_server
 from vgpu_operator.vendors import registry as vendor_registry
 from vgpu_operator.webhook import certificates as webhook_certificates
@@ -325,7 +326,7 @@ class Operator:
         asks = None
         if self.options.state_asks_for_token or not address.is_loopback:
             asks = state_access.Access(self.client, self.clock)
-        source = state_server.Source(
+        desk = state_routes.Desk(
             books=self.books,
             clock=self.clock,
             facts=lambda: {
@@ -335,7 +336,7 @@ class Operator:
             },
             answered_s=lambda: self.leader.answered_s,
         )
-        return await state_server.start(source, address, tls=tls, asks=asks)
+        return await state_server.start(desk, address, tls=tls, asks=asks)
 
     async def _start_webhook(
         self, address: listen.Address

@@ -15,7 +15,6 @@ from support.chart_release import NAME, WEBHOOK, Release, release
 from support.helm import CHART, NAMESPACE, RELEASE, Helm
 from support.samples import Samples
 from support.world import fetch, nvidia_pod
-from vgpu_operator.agent import simulator, spec
 from vgpu_operator.kube import clock, errors, paths
 from vgpu_operator.webhook import issue
 from vgpu_operator.wire import kept_certificate
@@ -52,10 +51,7 @@ async def test_a_release_lives_from_its_installation_to_its_removal(
         await here.start()
 
         # Pods are changed by the webhook, placed by the extender, served by the nodes.
-        simulation = simulator.Simulator(
-            here.kube, spec.Simulation.model_validate(NODES), clock.SystemClock()
-        )
-        async with simulation:
+        async with here.simulate(NODES):
             await create_pods(here, "a", "b", "c", "d")
             await here.until_phase("success", "a", "b", "c", "d")
             pod = await here.kube.get(paths.pod("default", "a"))
@@ -124,12 +120,7 @@ async def test_a_certificate_and_its_authority_are_renewed_while_pods_are_admitt
             while not stop.is_set():
                 number = len(admitted) + len(faults)
                 try:
-                    pod = await here.kube.request(
-                        "POST",
-                        paths.namespaced("default", "pods"),
-                        body=nvidia_pod(f"p{number}"),
-                        params={"dryRun": "All"},
-                    )
+                    pod = await chart_cluster.dry_run(here.kube, nvidia_pod(f"p{number}"))
                     admitted.append(pod["spec"]["schedulerName"])
                 except errors.ApiError as fault:
                     faults.append(str(fault))

@@ -14,7 +14,6 @@ from support import api_audit, chart_cluster
 from support.chart_release import NAME, Release, release
 from support.helm import NAMESPACE, RELEASE, ROOT, Helm
 from support.world import fetch, nvidia_pod
-from vgpu_operator.agent import simulator, spec
 from vgpu_operator.kube import clock, paths
 
 pytestmark = pytest.mark.apiserver
@@ -82,10 +81,7 @@ async def test_case_182_pods_of_hami_keep_their_cards_while_the_scheduler_change
 ) -> None:
     async with release(helm, tmp_path) as here:
         await here.kube.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-        simulation = simulator.Simulator(
-            here.kube, spec.Simulation.model_validate(ONE_CARD), clock.SystemClock()
-        )
-        async with simulation:
+        async with here.simulate(ONE_CARD):
             old = nvidia_pod("old", memory=7000, cores=30)
             old["metadata"]["annotations"] = HAMIS
             old["spec"]["nodeName"] = "n1"
@@ -187,10 +183,7 @@ async def test_hami_comes_back_and_finds_what_we_have_promised_and_nothing_in_it
     async with release(helm, tmp_path) as here:
         here.values["devicePlugin"] = {"enabled": False}
         here.install()
-        simulation = simulator.Simulator(
-            here.kube, spec.Simulation.model_validate(ONE_CARD), clock.SystemClock()
-        )
-        async with simulation:
+        async with here.simulate(ONE_CARD):
             before = await node_notes(here)
             await here.start()
             pods = paths.namespaced("default", "pods")
@@ -274,7 +267,7 @@ async def test_case_175_kube_scheduler_may_read_what_its_version_reads(
                         "apiVersion": "authorization.k8s.io/v1",
                         "kind": "SubjectAccessReview",
                         "spec": {
-                            "user": f"system:serviceaccount:{NAMESPACE}:{NAME}",
+                            "user": chart_cluster.user(NAME),
                             "resourceAttributes": {
                                 "group": group,
                                 "resource": resource,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support import rollout, service
+from support import chart_cluster, rollout, service
 from support.chart_release import NAME, Release, release
 from support.helm import CHART, RELEASE, Helm
 from support.samples import Samples
@@ -60,12 +60,7 @@ async def test_pods_that_passed_the_webhook_by_are_found_within_5_s(
             await pods.until_done()
 
             async def asked() -> bool:
-                pod = await here.kube.request(
-                    "POST",
-                    paths.namespaced("default", "pods"),
-                    body=nvidia_pod("asked"),
-                    params={"dryRun": "All"},
-                )
+                pod = await chart_cluster.dry_run(here.kube, nvidia_pod("asked"))
                 return pod["spec"]["schedulerName"] == "hami-scheduler"
 
             await here.until("the webhook is asked", asked)

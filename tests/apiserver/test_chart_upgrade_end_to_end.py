@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from support import api_audit, rollout, service
+from support import api_audit, chart_cluster, rollout, service
 from support.chart_release import NAME, Release, release
 from support.helm import CHART, RELEASE, ROOT, Helm
 from support.world import nvidia_pod
-from vgpu_operator.agent import simulator, spec
-from vgpu_operator.kube import clock, errors, paths
+from vgpu_operator.kube import errors, paths
 
 pytestmark = pytest.mark.apiserver
 
@@ -53,12 +52,7 @@ class Load:
     async def _admit(self) -> None:
         number = len(self.schedulers) + len(self.faults)
         try:
-            pod = await self._here.kube.request(
-                "POST",
-                paths.namespaced("default", "pods"),
-                body=nvidia_pod(f"asked-{number}"),
-                params={"dryRun": "All"},
-            )
+            pod = await chart_cluster.dry_run(self._here.kube, nvidia_pod(f"asked-{number}"))
         except errors.ApiError as fault:
             self.faults.append(str(fault))
         else:
@@ -148,10 +142,7 @@ async def test_an_upgrade_and_a_downgrade_lose_no_pod_and_leave_no_gap(
         # The default: what no replica answers passes by unchanged, and would show.
         values["admissionWebhook"]["failurePolicy"] = "Ignore"
         here.install(chart=EARLIER)
-        simulation = simulator.Simulator(
-            here.kube, spec.Simulation.model_validate(NODES), clock.SystemClock()
-        )
-        async with simulation, rollout.rollout(here, s) as pods:
+        async with here.simulate(NODES), rollout.rollout(here, s) as pods:
             await pods.until_done()
             await asyncio.sleep(service.LAG_S)
             load = Load(here)

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
+from support import cluster_roles
 from support.world import World, nvidia_pod, world
 from vgpu_operator.cli import installed_settings, main
-from vgpu_operator.cli.cluster import audit
 from vgpu_operator.kube import paths
 
 pytestmark = pytest.mark.apiserver
@@ -31,7 +31,6 @@ RULE = {
     "resources": ["pods", "nodes", "resourcequotas", "events"],
     "verbs": ["get", "list", "watch"],
 }
-ROLES = "/apis/rbac.authorization.k8s.io/v1"
 
 
 @dataclass
@@ -59,21 +58,8 @@ class Here:
 async def here() -> AsyncIterator[Here]:
     nodes = {"prefix": "sim-", "count": 2, "cards": 1, "memory": 10_000}
     async with world() as made, made.simulate(nodes):
-        await made.kube.create(
-            f"{ROLES}/clusterroles", {"metadata": {"name": READER}, "rules": [RULE]}
-        )
-        await made.kube.create(
-            f"{ROLES}/clusterrolebindings",
-            {
-                "metadata": {"name": READER},
-                "roleRef": {
-                    "apiGroup": "rbac.authorization.k8s.io",
-                    "kind": "ClusterRole",
-                    "name": READER,
-                },
-                "subjects": [{"kind": "User", "name": READER}],
-            },
-        )
+        subject = {"kind": "User", "name": READER}
+        await cluster_roles.grant(made.kube, READER, [RULE], subject=subject)
         for name, memory in (("holder", 6000), ("other", 7000)):
             await made.create(nvidia_pod(name, memory=memory))
             await made.until_phase("success", name)
@@ -251,7 +237,7 @@ async def test_no_operator_is_needed_and_nothing_was_written(here: Here) -> None
     assert (await here.vgpu("top", "--free")).code == 0
     assert (await here.vgpu("pods", "-A", "-o", "yaml")).code == 0
 
-    asked = [one for one in audit.read_requests(here.world.plane.audit_log) if one.user == READER]
+    asked = here.world.requests(READER)
     assert {one.verb for one in asked if one.code < 400} <= {"get", "list", "watch"}
     assert {one.resource for one in asked if one.code == 403} <= {
         "services",

@@ -5,14 +5,21 @@ import contextlib
 import dataclasses
 import datetime
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from support import doctor_faults, doctor_objects, played_kubelet, waiting
+from support import (
+    chart_cluster,
+    cluster_roles,
+    doctor_faults,
+    doctor_objects,
+    played_kubelet,
+    waiting,
+)
 from support.world import nvidia_pod
 from vgpu_operator.agent import simulator, spec
 from vgpu_operator.cli import doctor_reader, grounds, installed_settings, main
@@ -214,12 +221,7 @@ async def test_the_audit_log_names_the_user_and_says_when_none_is_left(stage: St
 async def test_the_policy_of_the_chart_is_known(stage: Stage, helm: Any) -> None:
     documents = helm.template({"admissionPolicy": {"protocolWriters": ["friend"]}})
     made = [one for one in documents if one["kind"].startswith("ValidatingAdmissionPolicy")]
-    group = "/apis/admissionregistration.k8s.io/v1"
-    places = {
-        "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
-        "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
-    }
-    objects = {f"{group}/{places[one['kind']]}/{one['metadata']['name']}": one for one in made}
+    objects = {chart_cluster.object_path(one): one for one in made}
     async with stage.made(doctor_faults.Fault(objects=objects, evidence=(), about=("", ""))):
         cluster = await stage.look()
 
@@ -235,15 +237,8 @@ async def test_few_rights_are_enough_and_what_is_missing_is_said(
     stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rules = [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]}]
-    group = "rbac.authorization.k8s.io"
-    role: Mapping[str, Any] = {"metadata": {"name": "looks"}, "rules": rules}
-    bound: Mapping[str, Any] = {
-        "metadata": {"name": "looks"},
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "looks"},
-        "subjects": [{"apiGroup": group, "kind": "User", "name": "reader"}],
-    }
-    await stage.kube.create(f"/apis/{group}/v1/clusterroles", role)
-    await stage.kube.create(f"/apis/{group}/v1/clusterrolebindings", bound)
+    subject = {"kind": "User", "name": "reader"}
+    await cluster_roles.grant(stage.kube, "looks", rules, subject=subject)
     kubeconfig = str(stage.plane.kubeconfig_for("reader"))
 
     async def answers() -> bool:  # RBAC follows its objects by a watch

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import dashboards
 import pytest
 import pytest_asyncio
@@ -20,7 +19,7 @@ import yaml
 from support import prometheus
 from support.prometheus import Programs, Running
 from support.resource_quotas import MEMORY
-from support.world import World, nvidia_pod, world
+from support.world import World, fetch, nvidia_pod, world
 from vgpu_operator.kube import paths
 from vgpu_operator.metrics import older_families, web_ui_families
 
@@ -72,11 +71,7 @@ async def scraped(
             await running.until('vgpu_allocation_duration_seconds_count{outcome="success"} == 3')
             await running.until("hami_gpu_memory_allocated_bytes > 0")
             await running.until_scraped(3)
-            async with (
-                aiohttp.ClientSession() as session,
-                session.get(f"{here.replica.metrics_url}/metrics") as answer,
-            ):
-                page = await answer.text()
+            page = await fetch(f"{here.replica.metrics_url}/metrics")
             yield Scraped(prometheus=running, page=page)
 
 

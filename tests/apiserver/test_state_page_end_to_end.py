@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from support import browser, chart_account
+from support import browser, chart_account, cluster_roles
 from support.world import World, nvidia_pod, world
 from vgpu_operator.kube import paths
 
@@ -19,7 +19,6 @@ WITHIN_S = 2.0
 TURNS = 3
 
 ACCOUNTS = paths.namespaced("default", "serviceaccounts")
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -132,16 +131,9 @@ async def _token(here: World, name: str) -> str:
 
 
 async def _may_read(here: World, name: str) -> None:
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "readers"}
     rules = [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]}]
-    await here.kube.create(
-        f"{RBAC}/clusterroles", {"metadata": {"name": "readers"}, "rules": rules}
-    )
     subject = {"kind": "ServiceAccount", "name": name, "namespace": "default"}
-    await here.kube.create(
-        f"{RBAC}/clusterrolebindings",
-        {"metadata": {"name": "readers"}, "roleRef": role, "subjects": [subject]},
-    )
+    await cluster_roles.grant(here.kube, "readers", rules, subject=subject)
 
 
 async def test_a_follower_shows_the_same_to_whom_the_api_server_shows_it(here: World) -> None:

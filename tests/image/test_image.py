@@ -1,7 +1,6 @@
 """What the Dockerfile makes, its own steps run in a clean root: small, locked, and not root."""
 
 import json
-import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import locked
 import pytest
 
-from support import clean_root, dockerfile_steps
+from support import clean_root, dockerfile_steps, missing_tools
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = ROOT / "Dockerfile"
@@ -45,8 +44,7 @@ def image(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dockerfile_steps.Image:
     """Run the Dockerfile's steps; where that is impossible, skip, or fail in CI."""
-    terminal: Any = request.config.pluginmanager.get_plugin("terminalreporter")
-    report = getattr(terminal, "write_line", print)
+    report = missing_tools.progress(request.config)
 
     def base_root(name: str) -> Path:
         assert name.startswith(DEBIAN), f"no clean root is known for {name}"
@@ -55,9 +53,7 @@ def image(
     try:
         clean_root.archive_of("trixie", report=report)
     except clean_root.NoCleanRootError as fault:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"no clean root: {fault}", pytrace=False)
-        pytest.skip(f"no clean root: {fault}")
+        missing_tools.skip_or_fail(f"no clean root: {fault}")
     folder = tmp_path_factory.mktemp("image")
     return dockerfile_steps.Build(ROOT, folder=folder, base_root=base_root).run()
 

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-import pytest
 from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_playwright, expect
+
+from support import missing_tools
 
 FLAGS = (
     "--no-sandbox",
@@ -28,12 +29,11 @@ LIVE_S = 60.0
 def program() -> str:
     """Return where Chromium is; without one the test is skipped, or fails in CI."""
     found = os.environ.get("VGPU_CHROMIUM") or shutil.which("chromium")
-    if found:
-        return found
-    reason = "no Chromium: install the package chromium, or name it with VGPU_CHROMIUM"
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)
+    if not found:
+        missing_tools.skip_or_fail(
+            "no Chromium: install the package chromium, or name it with VGPU_CHROMIUM"
+        )
+    return found
 
 
 @contextlib.asynccontextmanager

@@ -18,10 +18,11 @@ import yaml
 
 from support import chart_cluster, chart_pod, rights_used, waiting
 from support.helm import CHART, NAMESPACE, RELEASE, Helm
+from vgpu_operator.agent import simulator, spec
 from vgpu_operator.cli.cluster import audit, probe
 from vgpu_operator.cli.cluster.control_plane import ControlPlane, ControlPlaneOptions
 from vgpu_operator.cli.cluster.process import Component
-from vgpu_operator.kube import client, paths
+from vgpu_operator.kube import client, clock, paths
 
 Json = dict[str, Any]
 
@@ -75,22 +76,49 @@ class Release:
         """Start the pod's two containers, as its ServiceAccount; return the operator."""
         await self.rights.note_rights()
         template = (await self.read("Deployment", NAME))["spec"]["template"]
+        parts = await self.start_pod(
+            template, at=self.addresses, folder=self.folder, hostname="pod-1"
+        )
+        return parts[chart_pod.OPERATOR]
+
+    async def start_pod(
+        self,
+        template: Json,
+        *,
+        at: chart_pod.Addresses,
+        folder: Path,
+        hostname: str,
+        suffix: str = "",
+    ) -> dict[str, Component]:
+        """Start a pod's two containers, as its ServiceAccount; return them by name.
+
+        Args:
+            template: the Deployment's.
+            at: where its operator listens.
+            folder: for its files.
+            hostname: the pod's name.
+            suffix: of the processes' names and logs, where there are several pods.
+        """
+        account = chart_cluster.service_account(self.plane, template["spec"]["serviceAccountName"])
         commands = chart_pod.commands(
             template,
             await chart_pod.mounted(self.kube, template),
-            folder=self.folder,
-            at=self.addresses,
-            access=(chart_cluster.service_account(self.plane, NAME), "pod-1"),
+            folder=folder,
+            at=at,
+            access=(account, hostname),
         )
-        operator = Component(
-            "chart-operator", commands.operator, log_file=self.plane.logs / "chart-operator.log"
-        )
+        name = f"chart-operator{suffix}"
+        operator = Component(name, commands.operator, log_file=self.plane.logs / f"{name}.log")
         operator.start()
-        self.started.append(operator)
-        await self.plane.start_scheduler(
-            commands.scheduler, name="chart-scheduler", hostname="pod-1"
+        self.started.append(operator)  # who ends it, whatever becomes of the test
+        scheduler = await self.plane.start_scheduler(
+            commands.scheduler, name=f"chart-scheduler{suffix}", hostname=hostname
         )
-        return operator
+        return {chart_pod.OPERATOR: operator, chart_pod.SCHEDULER: scheduler}
+
+    def simulate(self, simulation: Mapping[str, Any]) -> simulator.Simulator:
+        """Return simulated nodes, to be entered."""
+        return simulator.Simulator(self.kube, spec.build(simulation), clock.SystemClock())
 
     async def stop(self) -> None:
         while self.started:
@@ -98,8 +126,8 @@ class Release:
 
     def requests(self) -> list[audit.AuditedRequest]:
         """Return what the pod's ServiceAccount has asked for."""
-        user = f"system:serviceaccount:{NAMESPACE}:{NAME}"
-        return [one for one in audit.read_requests(self.plane.audit_log) if one.user == user]
+        asked = audit.read_requests(self.plane.audit_log)
+        return [one for one in asked if one.user == rights_used.OPERATOR]
 
     async def hook(self, end: str) -> Json:
         """Return the Job of a hook, as Helm would make it."""

@@ -19,6 +19,7 @@ import pytest
 import pytest_asyncio
 from kubernetes_asyncio import client, config
 
+from support import missing_tools
 from vgpu_operator.cli.cluster import binary, versions
 from vgpu_operator.cli.cluster.control_plane import ControlPlane, ControlPlaneOptions
 from vgpu_operator.cli.cluster.errors import ClusterError
@@ -37,18 +38,13 @@ async def control_plane_program(request: pytest.FixtureRequest) -> Path:
 
 async def build(settings: pytest.Config, kubernetes_version: str) -> Path:
     """Build a control plane once; where that is impossible, skip, or fail in CI."""
-    terminal: Any = settings.pluginmanager.get_plugin("terminalreporter")
-    # The reporter's own stream: capturing would hide minutes of progress.
-    report = getattr(terminal, "write_line", print)
+    report = missing_tools.progress(settings)
     try:
         return await binary.build_in_background(
             kubernetes_version=kubernetes_version, report=report
         )
     except ClusterError as fault:
-        reason = f"no local control plane: {fault}"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
+        missing_tools.skip_or_fail(f"no local control plane: {fault}")
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -11,11 +11,8 @@ from typing import Any
 
 from support.doctor_objects import (
     DEPLOYMENT,
-    LEASE,
-    SLICE,
     SYSTEM,
     WEBHOOK,
-    Json,
     Objects,
     at,
     bundle,
@@ -33,6 +30,7 @@ from support.doctor_objects import (
     register,
     shares,
     stamped,
+    unplaced,
 )
 
 NVML = (
@@ -80,11 +78,6 @@ Maker = Callable[[Scene], Fault]
 
 def _log(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{namespace}/pods/{name}/log"
-
-
-def _refused(message: str) -> Json:
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    return {"conditions": [{**condition, "message": message}]}
 
 
 def plugin_without_nvml(scene: Scene) -> Fault:
@@ -178,7 +171,7 @@ def two_plugins(scene: Scene) -> Fault:
 def no_node_registered(scene: Scene) -> Fault:
     return Fault(
         objects=pod(
-            "amd", limits={"amd.com/gpu": "1"}, status=_refused("0/3 nodes are available.")
+            "amd", limits={"amd.com/gpu": "1"}, status=unplaced("0/3 nodes are available.")
         ),
         evidence=("1 pods wait: default/amd", "hami.io/node-amd-register"),
         about=("Resource", "amd.com/gpu"),
@@ -312,7 +305,7 @@ def shares_without_scheduler(scene: Scene) -> Fault:
     words = "0/3 nodes are available: 3 Insufficient nvidia.com/gpumem."
     return Fault(
         objects=pod(
-            "lost", limits=shares(1000), scheduler="default-scheduler", status=_refused(words)
+            "lost", limits=shares(1000), scheduler="default-scheduler", status=unplaced(words)
         ),
         evidence=("schedulerName default-scheduler", "Insufficient nvidia.com/gpumem"),
         about=("Pod", "lost"),
@@ -382,7 +375,7 @@ def quota_blocks(scene: Scene) -> Fault:
     return Fault(
         objects={
             **pod(
-                "large", namespace="tight", limits=shares(1000), status=_refused("0/3 nodes fit.")
+                "large", namespace="tight", limits=shares(1000), status=unplaced("0/3 nodes fit.")
             ),
             **quota("small", "tight", {"limits.nvidia.com/gpumem": "500"}),
         },
@@ -533,5 +526,3 @@ MAKERS: dict[str, Maker] = {
     "unknown-writer": unknown_writer,
 }
 """By signature; ``allocatable-flapping`` is made while the doctor watches."""
-
-CHANGED_IN_PLACE = frozenset({SLICE, LEASE, DEPLOYMENT, WEBHOOK})

@@ -20,7 +20,6 @@ OPERATOR_POD = f"{OPERATOR}-7d9f-abcde"
 SETTINGS = "vgpu-vgpu-operator-settings"
 PLUGIN = "vgpu-vgpu-operator-device-plugin"
 SLICE = f"/apis/discovery.k8s.io/v1/namespaces/{SYSTEM}/endpointslices/{OPERATOR}-1"
-LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/hami-scheduler"
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/{OPERATOR}"
 WEBHOOK = (
     "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/vgpu-vgpu-operator-webhook"
@@ -143,6 +142,12 @@ def pod(
             "status": {"phase": "Running" if node else "Pending", **(status or {})},
         }
     }
+
+
+def unplaced(message: str) -> Json:
+    """Return the status of a pod that its scheduler could not place, for that reason."""
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    return {"conditions": [{**condition, "message": message}]}
 
 
 def promise(
@@ -480,16 +485,7 @@ def healthy(now: datetime.datetime, *, port: int = 1) -> Objects:
         **pod(
             "waits",
             limits=shares(99_999),
-            status={
-                "conditions": [
-                    {
-                        "type": "PodScheduled",
-                        "status": "False",
-                        "reason": "Unschedulable",
-                        "message": "0/3 nodes are available: 2/2 CardInsufficientMemory.",
-                    }
-                ]
-            },
+            status=unplaced("0/3 nodes are available: 2/2 CardInsufficientMemory."),
         ),
         **pod("web", node="n3", scheduler="default-scheduler"),
         **quota("shares", "default", {"limits.nvidia.com/gpumem": "200000"}),

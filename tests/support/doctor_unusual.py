@@ -15,6 +15,7 @@ from support.doctor_objects import (
     plugin_spec,
     pod,
     shares,
+    unplaced,
 )
 
 
@@ -184,7 +185,6 @@ def scheduler_that_only_its_configuration_shows(scene: Scene) -> Unusual:
 def vendor_that_is_off(scene: Scene) -> Unusual:
     """Huawei's own plugin and schedulers serve its cards; the operator leaves them alone."""
     limits = {"huawei.com/Ascend310P": "1"}
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     message = "0/4 nodes are available: 4 Insufficient huawei.com/Ascend310P-memory."
     return Unusual(
         objects={
@@ -195,7 +195,7 @@ def vendor_that_is_off(scene: Scene) -> Unusual:
                 "waits",
                 limits=limits,
                 scheduler="default-scheduler",
-                status={"conditions": [{**condition, "message": message}]},
+                status=unplaced(message),
             ),
         }
     )

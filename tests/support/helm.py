@@ -5,9 +5,7 @@ Loaded as a plugin: ``pytest_plugins = ["support.helm"]``.
 
 import os
 import subprocess
-import tempfile
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from vgpu_operator.cli.cluster import cache, longrun, toolchain
+from support import go_program, missing_tools
 from vgpu_operator.cli.cluster.errors import ClusterError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,53 +30,22 @@ COMMAND_LIMIT_S = 120.0
 Json = dict[str, Any]
 
 
-def build(*, report: Any) -> Path:
+def build(*, report: Callable[[str], None]) -> Path:
     """Return Helm's program, building it when the cache has none."""
-    folder = cache.cache_directory(os.environ)
-    search = toolchain.GoSearch(
-        environment=os.environ, cache=folder, report=report, abort=threading.Event()
-    )
-    program = folder / f"helm-{VERSION}"
-    if os.access(program, os.X_OK):
-        return program
-    with cache.exclusive(folder, report=report, abort=search.abort):
-        if not os.access(program, os.X_OK):
-            go = toolchain.find_toolchain(search) or toolchain.install_toolchain(search)
-            _build(program, go, report)
-    return program
-
-
-def _build(program: Path, go: toolchain.GoToolchain, report: Any) -> None:
-    report(f"building Helm {VERSION} with {go.version}: 1 to 5 minutes, once")
+    kubernetes = {"k8sVersionMajor": "1", "k8sVersionMinor": "36"}
     stamps = {
         "internal/version.version": f"v{VERSION}",
-        "pkg/chartutil.k8sVersionMajor": "1",
-        "pkg/chartutil.k8sVersionMinor": "36",
-        "pkg/lint/rules.k8sVersionMajor": "1",
-        "pkg/lint/rules.k8sVersionMinor": "36",
+        **{f"pkg/chartutil.{key}": text for key, text in kubernetes.items()},
+        **{f"pkg/lint/rules.{key}": text for key, text in kubernetes.items()},
     }
-    flags = " ".join(
-        ["-s -w", *(f"-X helm.sh/helm/v3/{key}={value}" for key, value in stamps.items())]
+    recipe = go_program.Recipe(
+        name="helm",
+        title=f"Helm {VERSION}",
+        kept_as=f"helm-{VERSION}",
+        arguments=("install", f"helm.sh/helm/v3/cmd/helm@v{VERSION}"),
+        stamps={f"helm.sh/helm/v3/{key}": text for key, text in stamps.items()},
     )
-    with tempfile.TemporaryDirectory(prefix="build-helm-", dir=program.parent) as name:
-        folder = Path(name)
-        command = longrun.LongCommand(
-            argv=[
-                *(str(go.program), "install", "-trimpath", f"-ldflags={flags}"),
-                f"helm.sh/helm/v3/cmd/helm@v{VERSION}",
-            ],
-            directory=folder,
-            environment=go.environment(os.environ) | {"GOBIN": str(folder)},
-            log_file=folder / "build.log",
-        )
-        code = longrun.run(
-            command,
-            heartbeat=lambda elapsed_s: report(f"building Helm: {elapsed_s:.0f} s"),
-            abort=threading.Event(),
-        )
-        if code != 0:
-            raise ClusterError(f"Helm could not be built: {longrun.last_line(command.log_file)}")
-        (folder / "helm").rename(program)
+    return go_program.program(recipe, report=report)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,21 +127,18 @@ def one(objects: Sequence[Json], kind: str, name: str = "") -> Json:
     return found
 
 
-def program(report: Any = print) -> Path:
+def program(report: Callable[[str], None] = print) -> Path:
     """Build Helm once; where that is impossible, skip, or fail in CI."""
     try:
         return build(report=report)
     except ClusterError as fault:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"no Helm: {fault}", pytrace=False)
-        pytest.skip(f"no Helm: {fault}")
+        missing_tools.skip_or_fail(f"no Helm: {fault}")
 
 
 @pytest.fixture(scope="session")
 def helm_program(request: pytest.FixtureRequest) -> Path:
     """Give Helm, built with a word on the terminal about how it goes."""
-    terminal: Any = request.config.pluginmanager.get_plugin("terminalreporter")
-    return program(getattr(terminal, "write_line", print))
+    return program(missing_tools.progress(request.config))
 
 
 @pytest.fixture

@@ -4,78 +4,41 @@ Loaded as a plugin: ``pytest_plugins = ["support.kubectl"]``.
 """
 
 import hashlib
-import os
-import shutil
-import tempfile
-import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from vgpu_operator.cli.cluster import cache, longrun, toolchain, versions
+from support import go_program, missing_tools
+from vgpu_operator.cli.cluster import versions
 from vgpu_operator.cli.cluster.errors import ClusterError
 
 SOURCES = Path(__file__).with_name("kubectl_program")
 
 
-def build(*, report: Any) -> Path:
+def build(*, report: Callable[[str], None]) -> Path:
     """Return kubectl, building it when the cache has none of these sources."""
-    folder = cache.cache_directory(os.environ)
-    search = toolchain.GoSearch(
-        environment=os.environ, cache=folder, report=report, abort=threading.Event()
-    )
+    sources = sorted(SOURCES.iterdir())
     digest = hashlib.sha256()
-    for file in sorted(SOURCES.iterdir()):
+    for file in sources:
         digest.update(file.read_bytes())
-    program = folder / f"kubectl-{versions.PINNED}-{digest.hexdigest()[:16]}"
-    if os.access(program, os.X_OK):
-        return program
-    # A lock of its own: nobody waits minutes here because a control plane is being built.
-    with cache.exclusive(folder / "kubectl.lock", report=report, abort=search.abort):
-        if not os.access(program, os.X_OK):
-            go = toolchain.find_toolchain(search) or toolchain.install_toolchain(search)
-            _build(program, go, report)
-    return program
-
-
-def _build(program: Path, go: toolchain.GoToolchain, report: Any) -> None:
-    report(f"building kubectl {versions.PINNED} with {go.version}: 1 to 5 minutes, once")
     major, minor, _ = versions.PINNED.split(".")
     stamps = {"gitVersion": f"v{versions.PINNED}", "gitMajor": major, "gitMinor": minor}
-    flags = " ".join(
-        f"-X k8s.io/component-base/version.{name}={text}" for name, text in stamps.items()
+    recipe = go_program.Recipe(
+        name="kubectl",
+        title=f"kubectl {versions.PINNED}",
+        kept_as=f"kubectl-{versions.PINNED}-{digest.hexdigest()[:16]}",
+        arguments=("build", "-mod=readonly", "-o", "kubectl", "."),
+        stamps={f"k8s.io/component-base/version.{key}": text for key, text in stamps.items()},
+        sources=sources,
     )
-    with tempfile.TemporaryDirectory(prefix="build-kubectl-", dir=program.parent) as name:
-        folder = Path(name)
-        for file in SOURCES.iterdir():
-            shutil.copy(file, folder / file.name)
-        command = longrun.LongCommand(
-            argv=[
-                *(str(go.program), "build", "-trimpath", "-mod=readonly"),
-                *(f"-ldflags=-s -w {flags}", "-o", "kubectl", "."),
-            ],
-            directory=folder,
-            environment=go.environment(os.environ),
-            log_file=folder / "build.log",
-        )
-        code = longrun.run(
-            command,
-            heartbeat=lambda elapsed_s: report(f"building kubectl: {elapsed_s:.0f} s"),
-            abort=threading.Event(),
-        )
-        if code != 0:
-            raise ClusterError(f"kubectl could not be built: {longrun.last_line(command.log_file)}")
-        (folder / "kubectl").rename(program)
+    return go_program.program(recipe, report=report)
 
 
 @pytest.fixture(scope="session")
 def kubectl_program(request: pytest.FixtureRequest) -> Path:
     """Build kubectl once; where that is impossible, skip, or fail in CI."""
-    terminal: Any = request.config.pluginmanager.get_plugin("terminalreporter")
     try:
-        return build(report=getattr(terminal, "write_line", print))
+        return build(report=missing_tools.progress(request.config))
     except ClusterError as fault:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"no kubectl: {fault}", pytrace=False)
-        pytest.skip(f"no kubectl: {fault}")
+        missing_tools.skip_or_fail(f"no kubectl: {fault}")

@@ -10,7 +10,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ import aiohttp
 import pytest
 import yaml
 
-from support import waiting
+from support import missing_tools, waiting
 from vgpu_operator.cli.cluster import cache, ports, probe
+from vgpu_operator.cli.cluster.errors import ClusterError
 from vgpu_operator.cli.cluster.process import Component
 
 PACKAGE = "prometheus"
@@ -28,10 +30,6 @@ FETCH_LIMIT_S = 300.0
 START_LIMIT_S = 60.0
 
 Json = dict[str, Any]
-
-
-class NoPrometheusError(Exception):
-    """It cannot be had here; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +51,11 @@ class Programs:
         )
 
 
-def fetch(*, report: Any) -> Programs:
+def fetch(*, report: Callable[[str], None]) -> Programs:
     """Return the programs: those of the machine, else of the cache, else the package's.
 
     Raises:
-        NoPrometheusError: no such package can be had here.
+        ClusterError: no such package can be had here.
     """
     installed = shutil.which("prometheus"), shutil.which("promtool")
     if all(installed):
@@ -65,18 +63,21 @@ def fetch(*, report: Any) -> Programs:
     folder = cache.cache_directory(os.environ)
     kept = folder / "prometheus-debian"
     found = Programs(prometheus=kept / "prometheus", promtool=kept / "promtool")
-    if not os.access(found.promtool, os.X_OK):
-        # No lock: two that fetch at once put the same files in the same place.
-        report(f"fetching Debian's package {PACKAGE} (19 MB, once)")
-        _unpack(folder, kept)
+    if os.access(found.promtool, os.X_OK):
+        return found
+    lock = folder / "prometheus.lock"
+    with cache.exclusive(lock, report=report, abort=threading.Event()):
+        if not os.access(found.promtool, os.X_OK):
+            report(f"fetching Debian's package {PACKAGE} (19 MB, once)")
+            _unpack(lock, kept)
     return found
 
 
 def _unpack(folder: Path, kept: Path) -> None:
     for program in ("apt-get", "dpkg-deb"):
         if shutil.which(program) is None:
-            raise NoPrometheusError(f"there is no {program} here, and no prometheus on the PATH")
-    with tempfile.TemporaryDirectory(prefix="build-prometheus-", dir=folder) as name:
+            raise ClusterError(f"there is no {program} here, and no prometheus on the PATH")
+    with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as name:
         work = Path(name)
         answer = _run(["apt-get", "download", PACKAGE], work)
         if answer.returncode != 0:
@@ -93,11 +94,11 @@ def _unpack(folder: Path, kept: Path) -> None:
         packages = sorted(work.glob("*.deb"))
         if answer.returncode != 0 or not packages:
             last = (answer.stderr.strip().splitlines() or ["no word"])[-1]
-            raise NoPrometheusError(f"apt-get download {PACKAGE} failed: {last}")
+            raise ClusterError(f"apt-get download {PACKAGE} failed: {last}")
         unpacked = work / "unpacked"
         _run(["dpkg-deb", "--extract", str(packages[0]), str(unpacked)], work)
         if not (unpacked / "usr/bin/promtool").is_file():
-            raise NoPrometheusError(f"{packages[0].name} has no usr/bin/promtool")
+            raise ClusterError(f"{packages[0].name} has no usr/bin/promtool")
         kept.mkdir(exist_ok=True)
         # promtool last: it is what a later run looks for.
         for program in ("prometheus", "promtool"):
@@ -193,10 +194,7 @@ async def running(
 @pytest.fixture(scope="session")
 def prometheus_programs(request: pytest.FixtureRequest) -> Programs:
     """Have a Prometheus; where that is impossible, skip, or fail in CI."""
-    terminal: Any = request.config.pluginmanager.get_plugin("terminalreporter")
     try:
-        return fetch(report=getattr(terminal, "write_line", print))
-    except NoPrometheusError as fault:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"no Prometheus: {fault}", pytrace=False)
-        pytest.skip(f"no Prometheus: {fault}")
+        return fetch(report=missing_tools.progress(request.config))
+    except ClusterError as fault:
+        missing_tools.skip_or_fail(f"no Prometheus: {fault}")

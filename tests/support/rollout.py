@@ -15,7 +15,7 @@ from typing import Any
 
 import aiohttp
 
-from support import chart_cluster, chart_pod, waiting
+from support import chart_pod, waiting
 from support.chart_release import NAME, Release
 from support.service import Service
 from vgpu_operator.cli.cluster.process import Component
@@ -132,25 +132,15 @@ class Rollout:
             self._spawn(self._end(victim))
 
     async def _start(self, pod: Pod) -> None:
-        plane = self._here.plane
         folder = self._here.folder / pod.name
         folder.mkdir()
-        account = chart_cluster.service_account(plane, pod.template["spec"]["serviceAccountName"])
-        commands = chart_pod.commands(
+        pod.parts = await self._here.start_pod(
             pod.template,
-            await chart_pod.mounted(self._here.kube, pod.template),
-            folder=folder,
             at=pod.at,
-            access=(account, pod.name),
+            folder=folder,
+            hostname=pod.name,
+            suffix=f"-{pod.name}",
         )
-        name = f"chart-operator-{pod.name}"
-        operator = Component(name, commands.operator, log_file=plane.logs / f"{name}.log")
-        operator.start()
-        self._here.started.append(operator)  # who ends it, whatever becomes of the test
-        scheduler = await plane.start_scheduler(
-            commands.scheduler, name=f"chart-scheduler-{pod.name}", hostname=pod.name
-        )
-        pod.parts = {chart_pod.OPERATOR: operator, chart_pod.SCHEDULER: scheduler}
 
     async def _probe(self, session: aiohttp.ClientSession, pod: Pod) -> None:
         """Ask the operator's probe; kube-scheduler was ready when it had started."""

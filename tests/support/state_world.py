@@ -15,7 +15,7 @@ from vgpu_operator.flows import pod_events
 from vgpu_operator.flows.books import Books
 from vgpu_operator.kube import clock, listen
 from vgpu_operator.model import device, records
-from vgpu_operator.state import access, server
+from vgpu_operator.state import access, routes, server
 
 NVIDIA = operator_books.NVIDIA
 KINDS = (("NVIDIA-NVIDIA A100-SXM4-80GB", 81920), ("NVIDIA-NVIDIA L40S", 46068))
@@ -149,7 +149,7 @@ async def served(
     books: Books, *, asks: access.Access | None = None, leader: bool = True, port: int = 0
 ) -> AsyncIterator[str]:
     """Serve a state page over these books on loopback; yield its address."""
-    source = server.Source(
+    desk = routes.Desk(
         books=books,
         clock=clock.SystemClock(),
         facts=lambda: {
@@ -159,7 +159,7 @@ async def served(
         },
         answered_s=lambda: 0.5,
     )
-    running = await server.start(source, listen.Address(host="127.0.0.1", port=port), asks=asks)
+    running = await server.start(desk, listen.Address(host="127.0.0.1", port=port), asks=asks)
     try:
         yield f"http://127.0.0.1:{running.port}"
     finally:

@@ -5,7 +5,7 @@ What the operator would know if it started now: the same flows take the objects 
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from vgpu_operator.flows import books as flow_books
@@ -31,7 +31,7 @@ class Objects:
     nodes: Sequence[Json]
     pods: Sequence[Json]
     quotas: Sequence[Json] = ()
-    unknown: tuple[str, ...] = field(default=())
+    unknown: tuple[str, ...] = ()
 
     def bound(self, *, besides: str = "") -> dict[str, list[Json]]:
         """Return the pods that have a node and have not ended, by node."""

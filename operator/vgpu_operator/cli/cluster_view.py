@@ -1,12 +1,13 @@
 """What the annotations of a cluster say right now, read with nothing but get and list."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import errors, paths
 from vgpu_operator.ledger import ledger
+from vgpu_operator.ledger import nodes as ledger_nodes
 from vgpu_operator.model import errors as model_errors
 from vgpu_operator.model import records, settings
 from vgpu_operator.vendors import base, registry
@@ -31,6 +32,13 @@ class ClusterView:
     messages: Mapping[str, str]
     faults: tuple[tuple[str, model_errors.DecodeError], ...] = ()
 
+    def cards(self, node: str) -> Iterator[tuple[str, ledger_nodes.CardUsage]]:
+        """Yield the cards of a node with their vendors, by vendor and index."""
+        for vendor in self.vendors:
+            usages = self.ledger.usage(node, vendor)
+            for usage in sorted(usages, key=lambda one: (one.device.index, one.device.id)):
+                yield vendor, usage
+
 
 async def read_view(
     client: kube_client.KubeClient,
@@ -49,6 +57,25 @@ async def read_view(
         namespace: only that namespace's pods; None lists all.
         nodes_needed: False goes on without nodes where listing them is denied.
     """
+    raw_nodes, raw_pods = await list_raw(
+        client, namespace=namespace, pod_labels=pod_labels, nodes_needed=nodes_needed
+    )
+    return view_of(raw_nodes, raw_pods, configured)
+
+
+async def list_raw(
+    client: kube_client.KubeClient,
+    *,
+    namespace: str | None = None,
+    pod_labels: str | None = None,
+    nodes_needed: bool = True,
+) -> tuple[list[kube_client.Json], list[kube_client.Json]]:
+    """List nodes and pods, for whoever puts them together more than once.
+
+    Args:
+        namespace: only that namespace's pods; None lists all.
+        nodes_needed: False goes on without nodes where listing them is denied.
+    """
     raw_nodes: list[kube_client.Json] = []
     try:
         raw_nodes, _ = await client.list(paths.NODES)
@@ -59,7 +86,7 @@ async def read_view(
     raw_pods, _ = await client.list(
         where, params={"labelSelector": pod_labels} if pod_labels else None
     )
-    return view_of(raw_nodes, raw_pods, configured)
+    return raw_nodes, raw_pods
 
 
 def view_of(
@@ -77,7 +104,7 @@ def view_of(
     for raw in raw_nodes:
         node = vendor_records.node_record(raw, served)
         nodes[node.name] = node
-        faults.extend((node.name, fault) for fault in _take_node(book, node, vendors))
+        faults.extend((node.name, fault) for fault in take_node(book, node, vendors))
     messages: dict[str, str] = {}
     aliases = configured.resource_aliases
     for raw in raw_pods:
@@ -93,7 +120,7 @@ def view_of(
     )
 
 
-def _take_node(
+def take_node(
     book: ledger.Ledger, node: records.NodeRecord, vendors: Mapping[str, base.Vendor]
 ) -> list[model_errors.DecodeError]:
     """Put a node's readable cards into the ledger; return what cannot be read."""

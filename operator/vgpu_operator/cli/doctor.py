@@ -65,9 +65,8 @@ def doctor(
     left out. Without --config and --device-config the installed operator's own settings
     count. Ends with 1 when something is wrong in what could be read.
     """
-    from vgpu_operator.cli import run
+    from vgpu_operator.cli import installed_settings
 
-    given = config is not None or device_config is not None
     seconds = None if watch_for is None else parse_seconds(watch_for)
     report, cluster = collector.run(
         _examine(
@@ -75,7 +74,7 @@ def doctor(
             watch_for_s=seconds,
             audit_file=audit_log,
             known_writers=tuple(known_writer or ()),
-            configured=run.load_settings(config, device_config=device_config) if given else None,
+            configured=installed_settings.given(config, device_config),
             kubeconfig=kubeconfig,
             context=context,
         )
@@ -124,7 +123,7 @@ async def _examine(
         if configured is None:
             # Wrong ones end the look: the operator does not start with them either.
             installed = await installed_settings.read(client)
-            configured = settings.Settings() if installed is None else installed[0]
+            configured = settings.Settings() if installed is None else installed
             assumed = (installed_settings.ASSUMED,) if installed is None else ()
         reader = doctor_reader.Reader(
             client, configured, namespace=namespace, known_writers=known_writers

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from vgpu_operator.cli import cluster_view
 from vgpu_operator.flows import reading
 from vgpu_operator.flows.doctor import plugins, schedulers, webhooks, writers
 from vgpu_operator.flows.doctor.cluster import (
@@ -200,6 +201,13 @@ class Reader:
             if source is not Source.CERTIFICATES:  # cert-manager is not installed: nothing missing
                 self._missing[source] = f"the API server does not have {path}"
 
+    async def _items(
+        self, source: Source, path: str, params: Mapping[str, str] | None = None
+    ) -> AsyncIterator[_Json]:
+        async for page in self._pages(source, path, params):
+            for raw in page.get("items") or ():
+                yield raw
+
     async def _whole(
         self,
         source: Source,
@@ -207,8 +215,8 @@ class Reader:
         *,
         params: Mapping[str, str] | None = None,
     ) -> tuple[Any, ...]:
-        pages = self._pages(source, _PLACES[source], params)
-        return tuple([decode(raw) async for page in pages for raw in page.get("items") or ()])
+        items = self._items(source, _PLACES[source], params)
+        return tuple([decode(raw) async for raw in items])
 
     async def _read_nodes_and_pods(self) -> None:
         """Read nodes before pods: whoever owns a lock that was seen is among the pods then."""
@@ -216,9 +224,8 @@ class Reader:
             self._nodes_version = self._nodes_version or page["metadata"]["resourceVersion"]
             for raw in page.get("items") or ():
                 self._take_node(raw)
-        async for page in self._pages(Source.PODS, self._place(paths.PODS, "pods")):
-            for raw in page.get("items") or ():
-                self._take_pod(raw)
+        async for raw in self._items(Source.PODS, self._place(paths.PODS, "pods")):
+            self._take_pod(raw)
         if {Source.NODES, Source.PODS} <= self._missing.keys():
             raise errors.Denied(self._missing[Source.NODES], status=403)
 
@@ -234,21 +241,9 @@ class Reader:
             writers=field_managers.writers(raw, self._node_keys),
             offered=frozenset(_offered(raw)),
         )
-        self._take_cards(record)
+        faults = cluster_view.take_node(self._ledger, record, self._vendors.by_keyword)
+        self._faults.extend((record.name, fault) for fault in faults)
         self._note_allocatable(raw)
-
-    def _take_cards(self, record: records.NodeRecord) -> None:
-        self._ledger.set_cordoned(record.name, record.cordoned)
-        self._ledger.set_notes(record.name, record.notes)
-        for keyword, text in record.registers.items():
-            vendor = self._vendors.by_keyword[keyword]
-            try:
-                read = vendor_records.decode_register(record, vendor, text)
-            except model_errors.DecodeError as fault:
-                self._faults.append((record.name, fault))
-                continue
-            self._faults.extend((record.name, fault) for fault in read.faults)
-            self._ledger.set_devices(record.name, keyword, read.devices)
 
     def _note_allocatable(self, raw: _Json) -> None:
         """Note how many cards the kubelet offers, where that is another count than before."""
@@ -292,8 +287,8 @@ class Reader:
         found = []
         for reason in _WANTED_EVENTS:
             wanted = {"fieldSelector": f"reason={reason}"}
-            async for page in self._pages(Source.EVENTS, self._place(_EVENTS, "events"), wanted):
-                found += [cluster_events.decode_event(raw) for raw in page.get("items") or ()]
+            items = self._items(Source.EVENTS, self._place(_EVENTS, "events"), wanted)
+            found += [cluster_events.decode_event(raw) async for raw in items]
         return tuple(found)
 
     async def _read_quotas(self) -> tuple[records.QuotaRecord, ...]:
@@ -301,8 +296,7 @@ class Reader:
         place = self._place(paths.QUOTAS, "resourcequotas")
         found = [
             quotas.quota_record(raw, self._vendors, aliases=aliases)
-            async for page in self._pages(Source.QUOTAS, place)
-            for raw in page.get("items") or ()
+            async for raw in self._items(Source.QUOTAS, place)
         ]
         by_namespace: dict[str, list[quota.Limits]] = defaultdict(list)
         for one in found:
@@ -313,15 +307,13 @@ class Reader:
 
     async def _read_policies(self) -> tuple[admission_objects.Policy, ...]:
         actions: dict[str, frozenset[str]] = {}
-        async for page in self._pages(Source.POLICIES, _POLICY_BINDINGS):
-            for raw in page.get("items") or ():
-                name, found = admission_objects.binding_actions(raw)
-                actions[name] = actions.get(name, frozenset()) | found
+        async for raw in self._items(Source.POLICIES, _POLICY_BINDINGS):
+            name, found = admission_objects.binding_actions(raw)
+            actions[name] = actions.get(name, frozenset()) | found
         policies = []
-        async for page in self._pages(Source.POLICIES, _POLICIES):
-            for raw in page.get("items") or ():
-                does = actions.get(_name(raw), frozenset())
-                policies.append(admission_objects.policy(raw, actions=does))
+        async for raw in self._items(Source.POLICIES, _POLICIES):
+            does = actions.get(_name(raw), frozenset())
+            policies.append(admission_objects.policy(raw, actions=does))
         return tuple(one for one in policies if one is not None)
 
     async def _read_endpoints(
@@ -337,10 +329,9 @@ class Reader:
             place = paths.namespaced(namespace, "endpointslices")
             path = "/apis/discovery.k8s.io/v1" + place.removeprefix("/api/v1")
             wanted = {"labelSelector": f"kubernetes.io/service-name={name}"}
-            async for page in self._pages(Source.ENDPOINTS, path, wanted):
-                for raw in page.get("items") or ():
-                    count = sum(map(_is_ready, shape.mappings(raw.get("endpoints"))))
-                    ready[hook.service] = ready.get(hook.service, 0) + count
+            async for raw in self._items(Source.ENDPOINTS, path, wanted):
+                count = sum(map(_is_ready, shape.mappings(raw.get("endpoints"))))
+                ready[hook.service] = ready.get(hook.service, 0) + count
         return ready
 
     async def _read_metrics(self) -> dict[tuple[str, str], datetime.datetime]:
@@ -486,11 +477,10 @@ def _metrics_port(spec: Mapping[str, Any]) -> str:
     >>> _metrics_port({"containers": [{"args": ["run", "--metrics-bind=:9400"]}]})
     '9400'
     """
-    for container in workloads.template(spec).containers:
-        for word in container.words:
-            option, _, address = word.partition("=")
-            if option == "--metrics-bind":
-                return address.rpartition(":")[2]
+    for word in workloads.template(spec).words:
+        option, _, address = word.partition("=")
+        if option == "--metrics-bind":
+            return address.rpartition(":")[2]
     return _METRICS_PORT
 
 

@@ -86,7 +86,7 @@ def explain(
         name=name,
         filename=filename,
         node=node or "",
-        detailed=None if everything else _nearest(),
+        everything=everything,
         namespace=namespace,
         operator=operator,
         given=installed_settings.given(config, device_config),
@@ -104,18 +104,12 @@ class _Question:
     name: str | None
     filename: str | None
     node: str
-    detailed: int | None
+    everything: bool
     namespace: str | None
     operator: str | None
     given: settings.Settings | None
     kubeconfig: str | None
     context: str | None
-
-
-def _nearest() -> int:
-    from vgpu_operator.flows import what_if
-
-    return what_if.NEAREST
 
 
 def _print(reports: Sequence[explain_report.Report], output: render.Output) -> None:
@@ -187,12 +181,13 @@ async def _reports(question: _Question) -> list[explain_report.Report]:
             objects=objects,
             view=await operator_view.read(client, question.operator),
             now=now,
+            pods=objects.bound(besides=raw["metadata"]["uid"] if raw else ""),
+            priorities=objects.priorities(),
             unknown=(*([assumed] if assumed else []), *objects.unknown),
         )
         if found is not None:
             books = cluster_books.opened(objects, configured, now)
-            copies = [*([1] * len(found.pods)), *found.copies]
-            pods = zip((*found.pods, *found.templated), copies, strict=True)
+            pods = [*((pod, 1) for pod in found.pods), *found.templated]
             return [desk.would_be(books, pod, namespace, number) for pod, number in pods]
         return [await desk.why(raw or {})]
 
@@ -265,7 +260,10 @@ class _Desk:
     """Where pods are judged.
 
     Attributes:
-        settled: the pods of the file that have found a node, by node.
+        pods: those that stand beside the one that is judged, by node: the cluster's, and the
+            file's that have found a node.
+        priorities: of the cluster's pods by UID.
+        settled: the nodes of the file's pods that have found one.
     """
 
     question: _Question
@@ -274,8 +272,10 @@ class _Desk:
     objects: cluster_books.Objects
     view: operator_view.View
     now: datetime.datetime
+    pods: dict[str, list[Mapping[str, Any]]]
+    priorities: Mapping[str, int]
     unknown: tuple[str, ...]
-    settled: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    settled: list[str] = field(default_factory=list)
 
     async def why(self, raw: Mapping[str, Any]) -> explain_report.Report:
         """Return the report on a pod of the cluster."""
@@ -339,7 +339,7 @@ class _Desk:
             )
         raw = json_patch.applied(raw, verdict.patch)
         left_out = cluster_books.left_out(self.configured, raw)
-        before = sum(map(len, self.settled.values()))
+        before = len(self.settled)
         asked_for, copies = copies, min(copies, MOST_COPIES)
         found = shown = self._explained(books, self._copy(raw, 1, of=copies))
         placed = self._settle(books, raw, found, copies)
@@ -371,8 +371,8 @@ class _Desk:
     def _copy(self, raw: Mapping[str, Any], number: int, *, of: int) -> dict[str, Any]:
         """Return one of the pods that a workload makes; no two of a file have the same UID."""
         name = raw["metadata"]["name"]
-        uid = f"{sum(map(len, self.settled.values()))}"
-        named = {"name": f"{name}-{number}" if of > 1 else name, "uid": f"new-{uid}"}
+        uid = f"new-{len(self.settled)}"
+        named = {"name": f"{name}-{number}" if of > 1 else name, "uid": uid}
         return {**raw, "metadata": {**raw["metadata"], **named}}
 
     def _settle(
@@ -394,7 +394,8 @@ class _Desk:
             if node is None:
                 break
             bound = {**one, "spec": {**one["spec"], "nodeName": node}}
-            self.settled.setdefault(node, []).append(bound)
+            self.pods.setdefault(node, []).append(bound)
+            self.settled.append(node)
             placed.append(node)
         return placed
 
@@ -405,7 +406,7 @@ class _Desk:
             books,
             self._case(books, raw),
             self.now,
-            detailed=self.question.detailed,
+            detailed=None if self.question.everything else what_if.NEAREST,
             only=self.question.node,
         )
 
@@ -413,16 +414,12 @@ class _Desk:
         from vgpu_operator.cli import cluster_books
         from vgpu_operator.flows import what_if
 
-        record = cluster_books.pod_record(books, raw)
-        pods = self.objects.bound(besides=record.key.uid)
-        for node, more in self.settled.items():
-            pods[node] = [*pods.get(node, ()), *more]
         return what_if.Case(
             pod=raw,
-            record=record,
+            record=cluster_books.pod_record(books, raw),
             nodes=self.objects.nodes,
-            pods=pods,
-            priorities=self.objects.priorities(),
+            pods=self.pods,
+            priorities=self.priorities,
         )
 
     def _answer(

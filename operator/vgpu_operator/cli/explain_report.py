@@ -173,7 +173,8 @@ def _details(
     if report.scheduler_words and not found.record.node:
         yield _section("KUBE-SCHEDULER LAST SAID", [report.scheduler_words])
     if report.refused is not None:
-        yield _section(f"NODE {report.refused.node} WHEN IT WAS REFUSED", _refused(report))
+        lines = _refused(report.refused, report.now)
+        yield _section(f"NODE {report.refused.node} WHEN IT WAS REFUSED", lines)
     if found.ways:
         orders = [
             f"{number}. {explain_words.way(one)}" for number, one in enumerate(found.ways, start=1)
@@ -193,10 +194,7 @@ def _details(
         yield f"{table}{more}"
 
 
-def _refused(report: Report) -> Iterator[str]:
-    refused = report.refused
-    if refused is None:
-        return
+def _refused(refused: Refused, now: datetime.datetime) -> Iterator[str]:
     if refused.event is None or refused.state is None:
         yield (
             f"No event is left that names {refused.node} (Events live for an hour): only what"
@@ -204,7 +202,7 @@ def _refused(report: Report) -> Iterator[str]:
         )
         return
     event, state = refused.event, refused.state
-    yield f"{_told(event, report.now)}"
+    yield _told(event, now)
     if refused.perhaps:
         yield f"Perhaps: the event's list of names is cut, and {refused.node} is not shown in it."
     then = ", ".join(str(record.key) for record in state.stayed) or "no pod"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from vgpu_operator.cli import options, run
 from vgpu_operator.flows.doctor import schedulers
 from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import errors, paths
@@ -31,8 +32,6 @@ def given(config: Path | None, device_config: Path | None) -> settings.Settings 
     Raises:
         SettingsError: a file cannot be read, or what it says is wrong.
     """
-    from vgpu_operator.cli import run
-
     if config is None and device_config is None:
         return None
     configured: settings.Settings = run.load_settings(config, device_config=device_config)
@@ -58,11 +57,21 @@ async def in_force(
         return settings.Settings(), ASSUMED
     except (errors.ApiError, model_errors.SettingsError) as fault:
         return settings.Settings(), f"{ASSUMED}: {fault}"
-    return (settings.Settings() if found is None else found[0]), ""
+    return (settings.Settings() if found is None else found), ""
 
 
-async def read(client: kube_client.KubeClient) -> tuple[settings.Settings, str] | None:
-    """Return the settings and where they stand; None where they cannot be seen.
+async def announced(
+    client: kube_client.KubeClient, by_hand: settings.Settings | None
+) -> settings.Settings:
+    """Return the settings to judge by; that they are only assumed is said on standard error."""
+    configured, assumed = await in_force(client, by_hand)
+    if assumed:
+        options.note(f"note: {assumed}")
+    return configured
+
+
+async def read(client: kube_client.KubeClient) -> settings.Settings | None:
+    """Return the settings; None where they cannot be seen.
 
     An installation with unusual names would be judged by the usual ones otherwise: pods
     of its scheduler would seem to wait for one that is not there.
@@ -76,7 +85,7 @@ async def read(client: kube_client.KubeClient) -> tuple[settings.Settings, str] 
         return None
 
 
-async def _installed(client: kube_client.KubeClient) -> tuple[settings.Settings, str] | None:
+async def _installed(client: kube_client.KubeClient) -> settings.Settings | None:
     for params in (_OF_THE_CHART, None):
         found, _ = await client.list(_DEPLOYMENTS, params=params)
         for raw in found:
@@ -88,7 +97,7 @@ async def _installed(client: kube_client.KubeClient) -> tuple[settings.Settings,
 
 async def _mounted(
     client: kube_client.KubeClient, one: workloads.Deployment
-) -> tuple[settings.Settings, str] | None:
+) -> settings.Settings | None:
     texts: dict[str, str] = {}
     for name in dict.fromkeys(one.template.config_maps):
         raw = await client.get(paths.namespaced(one.namespace, f"configmaps/{name}"))
@@ -98,10 +107,10 @@ async def _mounted(
                 texts[key] = shape.text(data[key])
     if not texts:
         return None
-    where = f"the ConfigMaps of Deployment {one.namespace}/{one.name}"
     try:
-        return settings.build(_values(texts)), where
+        return settings.build(_values(texts))
     except model_errors.SettingsError as fault:
+        where = f"the ConfigMaps of Deployment {one.namespace}/{one.name}"
         raise model_errors.SettingsError(f"{where}: {fault}") from fault
 
 

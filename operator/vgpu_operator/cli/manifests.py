@@ -29,16 +29,15 @@ class Manifests:
     """What the files hold, in their order.
 
     Attributes:
-        templated: a Pod as each workload (Deployment, Job, …) would make it.
-        copies: how many of each of them there are to be at one time, at least 1.
+        templated: a Pod as each workload (Deployment, Job, …) would make it, and how many
+            of them there are to be at one time, at least 1.
         others: counts objects of further kinds, workloads too.
     """
 
     nodes: list[Json] = field(default_factory=list)
     pods: list[Json] = field(default_factory=list)
     quotas: list[Json] = field(default_factory=list)
-    templated: list[Json] = field(default_factory=list)
-    copies: list[int] = field(default_factory=list)
+    templated: list[tuple[Json, int]] = field(default_factory=list)
     others: dict[str, int] = field(default_factory=dict)
 
 
@@ -59,9 +58,7 @@ def read(paths: Sequence[str]) -> Manifests:
             into = {"Node": found.nodes, "Pod": found.pods, "ResourceQuota": found.quotas}.get(kind)
             if into is None:
                 found.others[kind] = found.others.get(kind, 0) + 1
-                for pod, copies in _templated(raw, where):
-                    found.templated.append(pod)
-                    found.copies.append(copies)
+                found.templated.extend(_templated(raw, where))
                 continue
             name = _check(raw, where)
             if not name[1]:

@@ -80,9 +80,7 @@ async def _nodes(
         kubeconfig=kubeconfig, context=context
     ) as client:
         chosen = await _chosen(client, name=name, selector=selector)
-        configured, assumed = await installed_settings.in_force(client, given)
-        if assumed:
-            options.note(f"note: {assumed}")
+        configured = await installed_settings.announced(client, given)
         if watch:
             await _watch(client, configured, name=name, selector=selector, output=output)
             return
@@ -114,9 +112,7 @@ async def _watch(
     from vgpu_operator.cli import cluster_view
     from vgpu_operator.kube import clock, paths
 
-    selects = {"fieldSelector": f"metadata.name={name}"} if name else {}
-    selects |= {"labelSelector": selector} if selector else {}
-    nodes = watching.Follower(client, paths.NODES, selects or None)
+    nodes = watching.nodes(client, name=name, selector=selector)
     pods = watching.Follower(client, paths.PODS)
 
     def make() -> render.Table:
@@ -155,10 +151,7 @@ def card_table(
         _row(view.nodes[node], vendor, usage, view, now)
         for node in sorted(view.nodes)
         if only is None or node in only
-        for vendor in view.vendors
-        for usage in sorted(
-            view.ledger.usage(node, vendor), key=lambda usage: (usage.device.index, usage.device.id)
-        )
+        for vendor, usage in view.cards(node)
     ]
     return render.Table(kind="CardList", columns=_COLUMNS, rows=rows, extra=extra)
 

@@ -167,6 +167,8 @@ def _shown(amounts: Amounts) -> str:
 
 async def _proxies(client: kube_client.KubeClient) -> AsyncIterator[str]:
     """Yield the paths of the chart's metrics: its Service, then each of its pods."""
+    from vgpu_operator.kube import paths
+
     services, _ = await client.list("/api/v1/services", params={"labelSelector": _COMPONENT})
     for service in services:
         metadata = service["metadata"]
@@ -177,7 +179,7 @@ async def _proxies(client: kube_client.KubeClient) -> AsyncIterator[str]:
             yield _proxy(metadata["namespace"], "services", f"{metadata['name']}:{name}")
         selector = ",".join(f"{k}={v}" for k, v in (service["spec"].get("selector") or {}).items())
         pods, _ = await client.list(
-            f"/api/v1/namespaces/{metadata['namespace']}/pods", params={"labelSelector": selector}
+            paths.namespaced(metadata["namespace"], "pods"), params={"labelSelector": selector}
         )
         for pod in pods:
             for port in _metrics_ports(pod):
@@ -199,10 +201,9 @@ def _metrics_ports(pod: Mapping[str, Any]) -> Iterator[int]:
 
 
 def _proxy(namespace: str, kind: str, name: str) -> str:
-    return (
-        f"/api/v1/namespaces/{quote(namespace, safe='')}/{kind}/http:{quote(name, safe=':')}"
-        "/proxy/metrics"
-    )
+    from vgpu_operator.kube import paths
+
+    return f"{paths.namespaced(namespace, kind)}/http:{quote(name, safe=':')}/proxy/metrics"
 
 
 async def _fetched(url: str) -> str:

@@ -117,18 +117,9 @@ class _Question:
             return self.namespace
         return kube_context.default_namespace(kubeconfig=self.kubeconfig, context=self.context)
 
-    async def configured(self, client: kube_client.KubeClient) -> settings.Settings:
-        """Return the settings to judge by; that they are only assumed is said beside."""
-        from vgpu_operator.cli import installed_settings
-
-        configured, assumed = await installed_settings.in_force(client, self.given)
-        if assumed:
-            options.note(f"note: {assumed}")
-        return configured
-
 
 async def _pods(question: _Question, *, watch: bool) -> None:
-    from vgpu_operator.cli import card_names, cluster_view
+    from vgpu_operator.cli import card_names, cluster_view, installed_settings
     from vgpu_operator.kube import client as kube_client
     from vgpu_operator.kube import paths
 
@@ -138,7 +129,7 @@ async def _pods(question: _Question, *, watch: bool) -> None:
     ) as client:
         if name and namespace:
             await client.get(paths.pod(namespace, name))
-        configured = await question.configured(client)
+        configured = await installed_settings.announced(client, question.given)
         if watch:
             await _watch(client, question, configured, namespace)
             return
@@ -202,7 +193,7 @@ async def _watch(
 
 
 async def _surplus(question: _Question) -> None:
-    from vgpu_operator.cli import promised_too_much
+    from vgpu_operator.cli import installed_settings, promised_too_much
     from vgpu_operator.kube import client as kube_client
 
     async with await kube_client.KubeClient.connect(
@@ -210,7 +201,7 @@ async def _surplus(question: _Question) -> None:
     ) as client:
         found = await promised_too_much.read(
             client,
-            await question.configured(client),
+            await installed_settings.announced(client, question.given),
             namespace=question.in_namespace(),
             pod_labels=question.selector,
         )

@@ -39,16 +39,15 @@ async def read(
     pod_labels: str | None,
 ) -> list[Excess]:
     """Look at what annotations say, and at what the ledger charges for it."""
-    by_requests = _trusting(configured, settings.Trust.REQUESTS)
-    view = await cluster_view.read_view(
-        client, by_requests, namespace=namespace, pod_labels=pod_labels, nodes_needed=False
+    whole = namespace is None and not pod_labels  # of part of the pods no card's sum is known
+    nodes, pods = await cluster_view.list_raw(
+        client, namespace=namespace, pod_labels=pod_labels, nodes_needed=whole
     )
-    found = _pods(view)
-    if namespace is None and not pod_labels:
-        believed = await cluster_view.read_view(
-            client, _trusting(configured, settings.Trust.ANNOTATIONS)
-        )
-        found += _cards(believed)
+    by_requests = _trusting(configured, settings.Trust.REQUESTS)
+    found = _pods(cluster_view.view_of(nodes, pods, by_requests))
+    if whole:
+        believed = _trusting(configured, settings.Trust.ANNOTATIONS)
+        found += _cards(cluster_view.view_of(nodes, pods, believed))
     return found
 
 

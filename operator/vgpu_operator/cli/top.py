@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -14,7 +14,8 @@ from vgpu_operator.cli import bars, collector, completion, operator_view, option
 
 if TYPE_CHECKING:
     from vgpu_operator.cli import cluster_view
-    from vgpu_operator.model import settings
+    from vgpu_operator.ledger import nodes as ledger_nodes
+    from vgpu_operator.model import records, settings
 
 MOST_FREE: Final = 10
 """Cards that ``--free`` shows unless all are asked for."""
@@ -127,17 +128,13 @@ async def _top(
     from vgpu_operator.kube import client as kube_client
     from vgpu_operator.kube import paths
 
-    selects = {"fieldSelector": f"metadata.name={name}"} if name else {}
-    selects |= {"labelSelector": selector} if selector else {}
     async with await kube_client.KubeClient.connect(
         kubeconfig=kubeconfig, context=context
     ) as client:
         if name:
             await client.get(paths.node(name))
-        configured, assumed = await installed_settings.in_force(client, given)
-        if assumed:
-            options.note(f"note: {assumed}")
-        nodes = watching.Follower(client, paths.NODES, selects or None)
+        configured = await installed_settings.announced(client, given)
+        nodes = watching.nodes(client, name=name, selector=selector)
         pods = watching.Follower(client, paths.PODS)
         if watch:
             await watching.watch(
@@ -154,12 +151,7 @@ async def _top(
     differences = operator_view.differences(view.ledger, view.vendors, theirs)
     table = make(view)
     members = operator_view.members(theirs, differences)
-    table = render.Table(
-        kind=table.kind,
-        columns=table.columns,
-        rows=table.rows,
-        extra={**table.extra, **members},
-    )
+    table = dataclasses.replace(table, extra={**table.extra, **members})
     operator_view.tell(differences, output)
     if free and table.rows and output in (render.Output.TABLE, render.Output.WIDE):
         sys.stdout.write(render.shown(table.extra["answer"]) + "\n\n")
@@ -184,37 +176,35 @@ def use_rows(view: cluster_view.ClusterView, sort_by: SortBy) -> list[render.Row
 
 
 def _cards(view: cluster_view.ClusterView, nodes: Iterable[str]) -> list[dict[str, Any]]:
+    return [
+        _card(view.nodes[node], vendor, usage)
+        for node in nodes
+        for vendor, usage in view.cards(node)
+    ]
+
+
+def _card(node: records.NodeRecord, vendor: str, usage: ledger_nodes.CardUsage) -> dict[str, Any]:
     from vgpu_operator.cli import core_counts
 
-    found = []
-    for node in nodes:
-        record = view.nodes[node]
-        for vendor in view.vendors:
-            for usage in sorted(
-                view.ledger.usage(node, vendor), key=lambda one: (one.device.index, one.device.id)
-            ):
-                card = usage.device
-                words = [] if card.healthy else ["unhealthy"]
-                words += ["cordoned"] * (card.id in record.cordoned)
-                words += ["no plugin"] * (not record.allocatable.get(vendor))
-                found.append(
-                    {
-                        "what": "card",
-                        "node": node,
-                        "card": card.id,
-                        "index": card.index,
-                        "vendor": vendor,
-                        "type": card.type,
-                        "state": ", ".join(words),
-                        "memoryMiB": {"used": usage.used_memory_mib, "total": card.memory_mib},
-                        "coresPercent": {
-                            "used": core_counts.number(vendor, usage.used_cores_percent),
-                            "total": core_counts.number(vendor, card.cores_percent),
-                        },
-                        "slots": {"used": usage.used_slots, "total": card.slots},
-                    }
-                )
-    return found
+    card = usage.device
+    words = [] if card.healthy else ["unhealthy"]
+    words += ["cordoned"] * (card.id in node.cordoned)
+    words += ["no plugin"] * (not node.allocatable.get(vendor))
+    return {
+        "what": "card",
+        "node": node.name,
+        "card": card.id,
+        "index": card.index,
+        "vendor": vendor,
+        "type": card.type,
+        "state": ", ".join(words),
+        "memoryMiB": {"used": usage.used_memory_mib, "total": card.memory_mib},
+        "coresPercent": {
+            "used": core_counts.number(vendor, usage.used_cores_percent),
+            "total": core_counts.number(vendor, card.cores_percent),
+        },
+        "slots": {"used": usage.used_slots, "total": card.slots},
+    }
 
 
 def _sums(cards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -273,7 +263,7 @@ def _use_key(row: render.Row) -> object:
     return row["what"], row["node"], row["card"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Form:
     """How an amount is shown.
 

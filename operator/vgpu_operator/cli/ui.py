@@ -49,9 +49,10 @@ class Replica:
     @property
     def scheme(self) -> str:
         """How it is spoken to: beyond loopback it shows a certificate."""
-        host = self.bind.rpartition(":")[0]
-        is_loopback = host in ("localhost", "[::1]") or host.startswith("127.")
-        return "http" if is_loopback else "https"
+        from vgpu_operator.kube import listen
+
+        address = listen.parse_address(self.bind, option="--state-bind")
+        return "http" if address.is_loopback else "https"
 
 
 def register(app: typer.Typer) -> None:
@@ -186,12 +187,11 @@ async def _holder(client: kube_client.KubeClient, namespace: str, name: str) -> 
 
 def replicas_in(pods: Sequence[Mapping[str, Any]]) -> Iterator[Replica]:
     """Yield the pods that run the operator, as their arguments say."""
+    from vgpu_operator.wire import workloads
+
     for pod in pods:
-        arguments = [
-            argument
-            for container in pod["spec"]["containers"]
-            for argument in (*(container.get("command") or ()), *(container.get("args") or ()))
-        ]
+        containers = workloads.template(pod["spec"]).containers
+        arguments = [word for container in containers for word in container.words]
         if "run" not in arguments or "deletionTimestamp" in pod["metadata"]:
             continue
         said = dict(argument.split("=", 1) for argument in arguments if "=" in argument)

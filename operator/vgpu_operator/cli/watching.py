@@ -6,6 +6,7 @@ Objects are listed once and kept current by the API server's watches.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -94,6 +95,15 @@ class Follower:
             await asyncio.sleep(AT_MOST_EVERY_S)  # streams end; one that ends at once is no hurry
 
 
+def nodes(client: kube_client.KubeClient, *, name: str | None, selector: str | None) -> Follower:
+    """Return a follower of the nodes with that name and those labels; None takes any."""
+    from vgpu_operator.kube import paths
+
+    selects = {"fieldSelector": f"metadata.name={name}"} if name else {}
+    selects |= {"labelSelector": selector} if selector else {}
+    return Follower(client, paths.NODES, selects or None)
+
+
 def _place(raw: kube_client.Json) -> str:
     metadata = raw["metadata"]
     return f"{metadata.get('namespace', '')}/{metadata['name']}"
@@ -162,13 +172,7 @@ class _Appended:
         gone = [place for place in self._shown if place not in rows]
         self._shown = lasting
         if fresh or not self._begun:
-            changes = render.Table(
-                kind=table.kind,
-                columns=table.columns,
-                rows=fresh,
-                extra=table.extra,
-                headed=not self._begun,
-            )
+            changes = dataclasses.replace(table, rows=fresh, headed=not self._begun)
             if self._begun and self._output is render.Output.YAML:
                 sys.stdout.write("---\n")
             sys.stdout.write(render.render(changes, self._output, options.screen()) + "\n")

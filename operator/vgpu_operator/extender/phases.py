@@ -13,7 +13,7 @@ class Stopwatch:
 
     def __init__(self, tell: Callable[[str, float], None]) -> None:
         self._tell = tell
-        self.begun = self._at = time.perf_counter()
+        self._begun = self._at = time.perf_counter()
 
     def lap(self, phase: str) -> None:
         """Tell how long it was since the last part, under this name."""
@@ -24,4 +24,4 @@ class Stopwatch:
     @property
     def seconds(self) -> float:
         """Time since the request came."""
-        return time.perf_counter() - self.begun
+        return time.perf_counter() - self._begun

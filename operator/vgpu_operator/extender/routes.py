@@ -77,24 +77,23 @@ async def handle_filter(request: web.Request) -> web.Response:
     """Answer which nodes can take the pod."""
     desk = request.app[DESK]
     watch = phases.Stopwatch(functools.partial(desk.observe_phase, "filter"))
-    begun = watch.begun
     try:
         args = extender.decode_filter(await request.read())
     except errors.DecodeError as fault:
-        return _bad_request(desk, "filter", begun, extender.encode_filter(error=str(fault)))
+        return _bad_request(desk, "filter", watch.seconds, extender.encode_filter(error=str(fault)))
     pod = reading.decode_pod(desk.books, args.pod)
     if args.nodes is not None:
         result = dry_run.filter_objects(desk.books, pod, args.nodes)
         fitting = set(result.fitting)
         nodes = [node for node in args.nodes if node["metadata"]["name"] in fitting]
         failed, unresolvable = _reasons(result.rejections)
-        desk.observe("filter", "dry run", time.perf_counter() - begun)
+        desk.observe("filter", "dry run", watch.seconds)
         return _json(extender.encode_filter(nodes=nodes, failed=failed, unresolvable=unresolvable))
     watch.lap("read")
     problem = await desk.may_serve()
     watch.lap("wait")
     if problem:
-        desk.observe("filter", "not serving", time.perf_counter() - begun)
+        desk.observe("filter", "not serving", watch.seconds)
         return _json(extender.encode_filter(error=problem))
     names = args.node_names or ()
     result = await _filter(desk, pod, names, watch)
@@ -160,13 +159,12 @@ async def handle_prioritize(request: web.Request) -> web.Response:
     """Answer how well each node would take the pod."""
     desk = request.app[DESK]
     watch = phases.Stopwatch(functools.partial(desk.observe_phase, "prioritize"))
-    begun = watch.begun
     try:
         args = extender.decode_filter(
             await request.read(), what="/prioritize", expected=desk.last.fitting
         )
     except errors.DecodeError as fault:
-        return _bad_request(desk, "prioritize", begun, _error(str(fault)))
+        return _bad_request(desk, "prioritize", watch.seconds, _error(str(fault)))
     pod = _just_filtered(desk.books, args.pod) or reading.decode_pod(desk.books, args.pod)
     names = args.node_names
     if names is None:
@@ -201,7 +199,8 @@ async def handle_bind(request: web.Request) -> web.Response:
     try:
         args = extender.decode_bind(await request.read())
     except errors.DecodeError as fault:
-        return _bad_request(desk, "bind", begun, extender.encode_bind(str(fault)))
+        seconds = time.perf_counter() - begun
+        return _bad_request(desk, "bind", seconds, extender.encode_bind(str(fault)))
     problem = await desk.may_serve()
     if problem:
         desk.observe("bind", "not serving", time.perf_counter() - begun)
@@ -295,6 +294,6 @@ def _json(body: bytes, status: int = 200) -> web.Response:
     return web.Response(body=body, status=status, content_type=JSON)
 
 
-def _bad_request(desk: Desk, verb: str, begun: float, body: bytes) -> web.Response:
-    desk.observe(verb, "bad request", time.perf_counter() - begun)
+def _bad_request(desk: Desk, verb: str, seconds: float, body: bytes) -> web.Response:
+    desk.observe(verb, "bad request", seconds)
     return _json(body, status=400)

@@ -4,6 +4,7 @@ A pod that asks no vendor for a card, opts out, or belongs to another scheduler
 is left exactly as it is. Admitting a pod that was admitted changes nothing.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from vgpu_operator.flows import hiding, json_patch, quotas
 from vgpu_operator.model import errors, quota
 from vgpu_operator.model.settings import Settings
-from vgpu_operator.vendors import base, records, requests, roster
+from vgpu_operator.vendors import amounts, base, records, requests, roster
 from vgpu_operator.wire import dialects, fields, keys, shape
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
@@ -129,15 +130,14 @@ def passed_by(pod: Mapping[str, Any], *, settings: Settings, vendors: Sequence[b
     spec = shape.mapping(pod.get("spec"))
     served = roster.of(vendors)
     n_containers = sum(1 for _ in shape.containers(pod))
-    if n_containers > MOST_CONTAINERS:
-        if _is_exempt(pod) or not _is_ours(spec, settings):
-            return ""
-        verdict = _too_many(pod, n_containers, settings, vendors)
-        return "" if verdict.allowed else f"refused it: {verdict.message}"
-    if not any(_is_odd(container, served) for _, _, container in shape.containers(pod)):
+    too_many = n_containers > MOST_CONTAINERS
+    if not too_many and not any(_is_odd(one, served) for _, _, one in shape.containers(pod)):
         return ""  # nearly every pod: the rest costs more than all that is read of it
     if _is_exempt(pod) or not _is_ours(spec, settings):
         return ""
+    if too_many:
+        verdict = _too_many(pod, n_containers, settings, vendors)
+        return "" if verdict.allowed else f"refused it: {verdict.message}"
     try:
         containers = _judged_containers(pod, served, every=False)
     except errors.RequestError:
@@ -146,7 +146,7 @@ def passed_by(pod: Mapping[str, Any], *, settings: Settings, vendors: Sequence[b
         return f"refused it: {refusal}"
     counts = {vendor.spec.count_resource for vendor in vendors}
     for container in containers:
-        limits = _limits(container.raw)
+        limits, _ = amounts.quantities(container.raw)
         for change in container.changes.values():
             for name, value in change.resources.items():
                 if name in counts and name not in limits:
@@ -157,20 +157,10 @@ def passed_by(pod: Mapping[str, Any], *, settings: Settings, vendors: Sequence[b
 
 def _is_odd(container: Mapping[str, Any], served: roster.Roster) -> bool:
     """Whether it is privileged, or names a vendor's amounts and not how many cards."""
-    limits = _limits(container)
+    limits, _ = amounts.quantities(container)
     return _is_privileged(container) or any(
         vendor.spec.count_resource not in limits for vendor in served.asked(limits)
     )
-
-
-def _limits(container: Mapping[str, Any]) -> Mapping[str, Any]:
-    return shape.mapping(shape.mapping(container.get("resources")).get("limits"))
-
-
-def _named(container: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return every resource that the container names."""
-    resources = shape.mapping(container.get("resources"))
-    return (*shape.mapping(resources.get("limits")), *shape.mapping(resources.get("requests")))
 
 
 def _too_many(
@@ -217,7 +207,7 @@ def _judged_containers(
     found = []
     served = roster.of(vendors)
     for field, position, raw in shape.containers(pod):
-        asked = vendors if every else served.asked(_named(raw))
+        asked = vendors if every else served.asked(itertools.chain(*amounts.quantities(raw)))
         try:
             changes = {vendor.spec.keyword: vendor.admit(raw, pod) for vendor in asked}
         except errors.RequestError as fault:

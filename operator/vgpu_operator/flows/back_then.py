@@ -7,11 +7,10 @@ stood on the cards then was what is returned here, or more.
 import dataclasses
 import datetime
 
-from vgpu_operator.flows import one_node, quotas
+from vgpu_operator.flows import one_node
 from vgpu_operator.flows.books import Books
 from vgpu_operator.ledger import nodes as ledger_nodes
 from vgpu_operator.model import reason, records, request
-from vgpu_operator.scheduling import choose
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +38,8 @@ def look_back(
     came = tuple(record for record in there if came_at(record) > moment)
     scratch = one_node.copied(books, node)
     for record in came:
-        scratch.observe(dataclasses.replace(record, phase="Succeeded"))
-    answer = choose.choose(
-        scratch.snapshot(with_claims=False),
-        node,
-        wish,
-        books.defaults,
-        allowances=quotas.allowances(books, wish.pod),
-    )
+        scratch.forget(record.key.uid)
+    answer = one_node.judged(books, scratch, node, wish)
     return BackThen(
         came=came,
         stayed=tuple(record for record in there if record not in came),

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Collection, Iterator
 from typing import TypeAlias
 
+from vgpu_operator.flows import quotas
 from vgpu_operator.flows.books import Books
 from vgpu_operator.ledger import ledger
-from vgpu_operator.model import allocation, device, records
+from vgpu_operator.model import allocation, device, reason, records, request
+from vgpu_operator.scheduling import choose
 
 Change: TypeAlias = Callable[[str, device.Device], device.Device | None]
 """(vendor, card) -> the card as it would be, or None to take it off."""
@@ -51,6 +53,19 @@ def copied(
         elif held is not None:  # its Binding is under way
             scratch.assume(pod.request, allocation.Allocation(node=node, shares=held.shares))
     return scratch
+
+
+def judged(
+    books: Books, scratch: ledger.Ledger, node: str, wish: request.PodRequest
+) -> allocation.Allocation | reason.NodeRejection:
+    """Return what the scheduling code says of a pod on such a ledger, quotas as they are."""
+    return choose.choose(
+        scratch.snapshot(with_claims=False),
+        node,
+        wish,
+        books.defaults,
+        allowances=quotas.allowances(books, wish.pod),
+    )
 
 
 def pods_on(books: Books, node: str) -> tuple[records.PodRecord, ...]:

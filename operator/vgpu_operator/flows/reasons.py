@@ -79,11 +79,11 @@ def filtering_failed(
         for words in rejection.reasons:
             by_reason.setdefault(words, []).append(node)
     most_nodes_first = sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0]))
-    told = [
+    told = (
         on_pod(pod, FILTERING_FAILED, f"{len(nodes)} nodes {words} ({_listed(nodes)})")
         for words, nodes in most_nodes_first[:MOST_REASONS]
-    ]
-    return (*(replace(event, closest=True) for event in told[:1]), *told[1:])
+    )
+    return tuple(replace(event, closest=number == 0) for number, event in enumerate(told))
 
 
 def _listed(nodes: Sequence[str]) -> str:

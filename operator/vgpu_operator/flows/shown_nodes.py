@@ -43,9 +43,10 @@ def card_rows(books: Books, node: str) -> list[list[Any]] | None:
 
 def summary(books: Books, node: str) -> Json | None:
     """Return one node's sums; None for a node that is not known."""
-    if node not in books.nodes:
-        return None
-    cards = list(_cards(books, node))
+    return _summary(books, node, list(_cards(books, node))) if node in books.nodes else None
+
+
+def _summary(books: Books, node: str, cards: list[Json]) -> Json:
     return {
         "name": node,
         "cards": len(cards),
@@ -59,13 +60,13 @@ def summary(books: Books, node: str) -> Json | None:
 
 def details(books: Books, node: str) -> Json | None:
     """Return all that is known of one node: cards, who holds them, registrations, locks."""
-    told = summary(books, node)
-    if told is None:
+    record = books.nodes.get(node)
+    if record is None:
         return None
-    record = books.nodes[node]
+    cards = list(_cards(books, node))
     return {
-        "node": told,
-        "cards": list(_cards(books, node)),
+        "node": _summary(books, node, cards),
+        "cards": cards,
         "pods": list(shown_pods.on_node(books, node)),
         "registrations": list(_registrations(books, node)),
         "locks": [{"key": key, "text": text} for key, text in sorted(record.locks.items())],

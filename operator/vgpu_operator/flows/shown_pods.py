@@ -9,6 +9,7 @@ from vgpu_operator.flows.books import Books, Refusal
 from vgpu_operator.ledger import residents
 from vgpu_operator.model import reason, records, request
 from vgpu_operator.scheduling import explain
+from vgpu_operator.wire import clock_text
 
 Json: TypeAlias = dict[str, Any]
 
@@ -141,4 +142,4 @@ def moment(time: datetime.datetime | None) -> str | None:
     """Return a time as JSON has it, in UTC and whole seconds."""
     if time is None:
         return None
-    return time.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return clock_text.encode_rfc3339(time)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from vgpu_operator.flows import filter as flow_filter
 from vgpu_operator.flows.books import Books
-from vgpu_operator.model import errors, request
+from vgpu_operator.model import errors
 from vgpu_operator.vendors import base, requests
 from vgpu_operator.wire import quantity, shape
 
@@ -237,8 +237,3 @@ def _whole(value: object) -> int | None:
         return quantity.decode_integer(value)
     except errors.DecodeError:
         return None
-
-
-def asked(wish: request.PodRequest) -> tuple[tuple[str, request.DeviceRequest], ...]:
-    """Return what each container asks for, by its name."""
-    return tuple((one.name, device) for one in wish.containers for device in one.devices)

@@ -69,7 +69,6 @@ class Card:
     free_slots: int
     free_memory_mib: int
     used_cores: int
-    cordoned: bool
     why: str
     holders: tuple[residents.Holder, ...]
 
@@ -196,12 +195,11 @@ def explain(
         )
         for name in raws
     ]
-    distance = {node.name: _distance(books, wish, node) for node in nodes}
     nodes.sort(
         key=lambda node: (
             node.name != here,
             *_rank(node, placement.node_policy),
-            distance[node.name],
+            _distance(books, wish, node),
             node.name,
         )
     )
@@ -330,7 +328,6 @@ def _cards(books: Books, wish: request.PodRequest, node: str) -> tuple[Card, ...
                     free_slots=card.slots - usage.used_slots,
                     free_memory_mib=card.memory_mib - usage.used_memory_mib,
                     used_cores=usage.used_cores_percent,
-                    cordoned=card.id in books.nodes[node].cordoned,
                     why=_why_not(books, wish, node, keyword, card.id),
                     holders=tuple(holders.get((keyword, card.id), ())),
                 )
@@ -519,14 +516,7 @@ def _fits_with(
         return dataclasses.replace(card, healthy=True) if card.id in unhealthy else card
 
     scratch = one_node.copied(books, node, change=change, uncordoned=cordoned)
-    answer = choose.choose(
-        scratch.snapshot(with_claims=False),
-        node,
-        wish,
-        books.defaults,
-        allowances=quotas.allowances(books, wish.pod),
-    )
-    return isinstance(answer, allocation.Allocation)
+    return isinstance(one_node.judged(books, scratch, node, wish), allocation.Allocation)
 
 
 def _name(raw: Json) -> str:

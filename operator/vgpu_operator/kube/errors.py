@@ -19,6 +19,7 @@ from typing import Any
 import orjson
 
 from vgpu_operator.model import errors
+from vgpu_operator.wire import shape
 
 _LONGEST_MESSAGE = 500
 
@@ -127,9 +128,5 @@ def _is_namespace_ending(answer: Any) -> bool:
     >>> _is_namespace_ending({"details": None}), _is_namespace_ending({"details": {"causes": [1]}})
     (False, False)
     """
-    details = answer.get("details") if isinstance(answer, dict) else None
-    causes = details.get("causes") if isinstance(details, dict) else None
-    return isinstance(causes, list) and any(
-        isinstance(cause, dict) and cause.get("reason") == "NamespaceTerminating"
-        for cause in causes
-    )
+    causes = shape.mapping(shape.mapping(answer).get("details")).get("causes")
+    return any(cause.get("reason") == "NamespaceTerminating" for cause in shape.mappings(causes))

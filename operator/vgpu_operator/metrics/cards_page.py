@@ -35,9 +35,7 @@ CARD_STATES: Final = families.numbered(
 )
 
 FAMILIES: Final[Sequence[Family[Any]]] = (
-    *card_families.CARDS,
-    *card_families.SHARES,
-    *card_families.INSTANCES,
+    *kept.HAMI.all,
     card_families.QUOTA_USED,
     card_families.QUOTA_LIMIT,
     CARD_STATES,
@@ -144,10 +142,7 @@ async def _states(nodes: Iterable[kept.NodeText]) -> list[Numbered]:
     counts: Counter[tuple[str, str]] = Counter()
     async for node in steps.through(nodes, pause_s=steps.PAUSE_S):
         counts.update(node.states)
-    return [
-        Numbered(labels=families.labels(vendor=vendor, state=state), value=count)
-        for (vendor, state), count in sorted(counts.items())
-    ]
+    return families.counted(counts)
 
 
 async def _pools(nodes: Iterable[kept.NodeText]) -> list[list[Numbered]]:

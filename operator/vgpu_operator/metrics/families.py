@@ -6,7 +6,7 @@ hundred at a time, and others get their turn in between.
 """
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -71,6 +71,14 @@ def numbered(name: str, help_text: str, *label_names: str) -> Family[Numbered]:
         text=lambda row: row.labels,
         value=lambda row: row.value,
     )
+
+
+def counted(counts: Mapping[tuple[str, str], int]) -> list[Numbered]:
+    """Return how many there are by vendor and state, as rows in order."""
+    return [
+        Numbered(labels=labels(vendor=vendor, state=state), value=count)
+        for (vendor, state), count in sorted(counts.items())
+    ]
 
 
 async def written(family: Family[Row], rows: Iterable[Row]) -> AsyncIterator[bytes]:

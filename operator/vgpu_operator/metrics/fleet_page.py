@@ -8,6 +8,7 @@ Prometheus reckons with its own clock.
 
 import datetime
 import functools
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Final
 
@@ -53,9 +54,9 @@ async def pieces(books: Books) -> AsyncIterator[bytes]:
     refused = await _oldest(books, tuple(books.refused), _created)
     locked = await _oldest(books, books.locks.nodes(), _locked_since)
     found = (
-        _counted(sums.states),
+        families.counted(sums.states),
         _timed(sums.changed),
-        _counted(sums.handshakes),
+        families.counted(sums.handshakes),
         _timed(sums.unanswered),
         [Numbered(labels="", value=refused)],
         [Numbered(labels="", value=locked)],
@@ -69,20 +70,19 @@ class _Sums:
     """Registrations counted, by vendor."""
 
     def __init__(self) -> None:
-        self.states: dict[tuple[str, str], int] = {}
-        self.handshakes: dict[tuple[str, str], int] = {}
+        self.states: Counter[tuple[str, str]] = Counter()
+        self.handshakes: Counter[tuple[str, str]] = Counter()
         self.changed: dict[str, float] = {}
         self.unanswered: dict[str, float] = {}
 
     def take_in(self, vendor: str, registration: Registration, state: str) -> None:
         """Count one node's registration."""
-        self.states[vendor, state] = self.states.get((vendor, state), 0) + 1
+        self.states[vendor, state] += 1
         if registration.text_seen_at is not None:
             changed_at = registration.text_seen_at.timestamp()
             self.changed[vendor] = max(self.changed.get(vendor, 0.0), changed_at)
         answered = _handshake_state(registration.handshake)
-        place = vendor, answered.value
-        self.handshakes[place] = self.handshakes.get(place, 0) + 1
+        self.handshakes[vendor, answered.value] += 1
         if answered is handshake.State.REQUESTING and state == NOT_ALLOCATABLE:
             seen_at = registration.handshake_seen_at.timestamp()
             self.unanswered[vendor] = min(self.unanswered.get(vendor, seen_at), seen_at)
@@ -147,13 +147,6 @@ def _created(books: Books, uid: str) -> Iterator[datetime.datetime]:
 
 def _locked_since(books: Books, node: str) -> Iterator[datetime.datetime]:
     return (sight.seen_at for _, sight in books.locks.on(node))
-
-
-def _counted(counts: dict[tuple[str, str], int]) -> list[Numbered]:
-    return [
-        Numbered(labels=families.labels(vendor=vendor, state=state), value=count)
-        for (vendor, state), count in sorted(counts.items())
-    ]
 
 
 def _timed(times: dict[str, float]) -> list[Numbered]:

@@ -86,7 +86,7 @@ class Kept:
 
         One ``Kept`` is for one set of families.
         """
-        changed = books.ledger.seen_since(self._revision) if self._revision >= 0 else None
+        changed = books.ledger.seen_since(self._revision)
         # Before the first pause: what changes from now on is written again next time.
         self._revision = books.ledger.revision
         if changed is None:

@@ -60,7 +60,7 @@ class Card:
         """Promised cores in percent of one card, rounded up."""
         if not self.cores_in_units:
             return self.used_cores
-        return -(-self.used_cores * WHOLE_CARD // self.cores) if self.cores > 0 else None
+        return _percent(self.used_cores, self.cores)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +169,11 @@ def _web_labels(node: str, provider: str, card_type: str, card: str) -> str:
     )
 
 
+def _percent(used_units: int, units: int) -> int | None:
+    """Return compute units in percent of one card, rounded up; None for a card without any."""
+    return -(-used_units * WHOLE_CARD // units) if units > 0 else None
+
+
 @dataclass(slots=True)
 class _Sum:
     memory_mib: int = 0
@@ -223,7 +228,7 @@ def _share(
     percent: int | None = total.cores
     if books.by_keyword[vendor].spec.cores_in_units:
         units = used.device.cores_percent if used is not None else 0
-        percent = -(-total.cores * WHOLE_CARD // units) if units > 0 else None
+        percent = _percent(total.cores, units)
     return Share(
         labels=families.labels(
             zone=ZONE,

@@ -265,15 +265,3 @@ def groups(rejections: Mapping[str, reason.NodeRejection]) -> tuple[Group, ...]:
         example = found[text].example if text in found else name
         found[text] = Group(rejection=why, nodes=nodes, example=example)
     return tuple(sorted(found.values(), key=lambda group: -group.nodes))
-
-
-def texts(rejections: Mapping[str, reason.NodeRejection]) -> dict[str, str]:
-    """Return HAMi's text per refused node; nodes that were refused alike share it."""
-    words: dict[int, str] = {}
-    found: dict[str, str] = {}
-    for name, why in rejections.items():
-        text = words.get(id(why))
-        if text is None:
-            text = words[id(why)] = why.text
-        found[name] = text
-    return found

@@ -113,7 +113,7 @@ def find(
         if seen is None or not failed.any():
             continue
         board = _as_the_stage_met_it(seen, failed, number, rules=rules, outcome=outcome)
-        ask = _ask(board, verdict.stage, rules)
+        ask = rules.ask(board, verdict.stage)
         bits = verdict.bits
         if verdict.refused:
             bits = masks.bits(board, ask)
@@ -197,15 +197,10 @@ def _as_the_stage_met_it(
     keyword = outcome.verdicts[number].stage.wish.vendor
     for earlier, taken in zip(outcome.verdicts[:number], outcome.taken, strict=False):
         if earlier.stage.lasting and earlier.stage.wish.vendor == keyword:
-            ask = _ask(board, earlier.stage, rules)
+            ask = rules.ask(board, earlier.stage)
             lanes = np.flatnonzero(failed)
             board.charge(lanes, taken.columns, ask.memory_mib, ask.cores_percent)
     return board
-
-
-def _ask(board: cards.Board, stage: stages.Stage, rules: stages.Rules) -> masks.Ask:
-    selection = rules.selection(stage.wish.vendor)
-    return masks.ask_of(board, stage.wish, selection, unused_only=rules.unused_only)
 
 
 def _distances(board: cards.Board, ask: masks.Ask, bits: masks.Bits) -> npt.NDArray[np.float64]:

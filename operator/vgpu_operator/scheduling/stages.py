@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from vgpu_operator.ledger import columns
 from vgpu_operator.model import allocation, policy, quota, request
-from vgpu_operator.scheduling import masks
+from vgpu_operator.scheduling import cards, masks
 from vgpu_operator.vendors import base
 
 
@@ -71,6 +71,11 @@ class Rules:
     def unused_only(self) -> bool:
         """Whether the pod wants cards that nobody uses."""
         return policy.CardPolicy.MUTEX in self.policies
+
+    def ask(self, board: cards.Board, stage: Stage) -> masks.Ask:
+        """Return what a stage asks of these cards."""
+        selection = self.selection(stage.wish.vendor)
+        return masks.ask_of(board, stage.wish, selection, unused_only=self.unused_only)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,13 +124,8 @@ class _Table:
         choosing: bool,
     ) -> tuple[stages.Verdict, stages.Taken | None]:
         """Judge all lanes by the common rules; charge ``only`` those (None: all)."""
-        board, rules = self.board, self.rules
-        ask = masks.ask_of(
-            board,
-            stage.wish,
-            rules.selection(stage.wish.vendor),
-            unused_only=rules.unused_only,
-        )
+        board = self.board
+        ask = self.rules.ask(board, stage)
         bits = masks.bits(board, ask)
         chosen: npt.NDArray[np.intp] | None = None
         if self.left is None or self.left.covers(ask):

@@ -56,7 +56,7 @@ class Turns:
 
 async def write(request: web.Request, body: Body, turns: Turns) -> web.StreamResponse:
     """Write a large answer piece by piece, or that the caller has it already."""
-    headers = {"ETag": body.tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+    headers = _tagged(body.tag)
     if has(request, body.tag):
         return web.Response(status=304, headers=headers)
     answer = web.StreamResponse(headers={**headers, "Content-Type": "application/json"})
@@ -80,8 +80,12 @@ async def listed(
     digest = hashlib.blake2b(head, digest_size=10)
     async for item in steps.through(items, pause_s=steps.PAUSE_S):
         digest.update(item)
-    pieces = wrapped(head[:-1] + f',"{name}":['.encode(), state_rows.joined(items), b"]}")
-    body = Body(tag=f'"{digest.hexdigest()}"', pieces=pieces)
+    pieces = wrapped(head, name, state_rows.joined(items))
+    return await for_caller(request, Body(tag=f'"{digest.hexdigest()}"', pieces=pieces))
+
+
+async def for_caller(request: web.Request, body: Body) -> Body:
+    """Return the same, with gzip for who takes it so and does not have it already."""
     if takes_gzip(request) and not has(request, body.tag):
         return await packed(body)
     return body
@@ -98,11 +102,11 @@ async def packed(body: Body) -> Body:
     return Body(tag=body.tag, pieces=(*pieces, packer.flush()), is_packed=True)
 
 
-def wrapped(head: bytes, pieces: Iterable[bytes], tail: bytes) -> Iterator[bytes]:
-    """Yield what comes before, the pieces, and what comes after them."""
-    yield head
+def wrapped(head: bytes, name: str, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield a JSON object that has the pieces' list, under that name, behind what it has."""
+    yield head[:-1] + f',"{name}":['.encode()
     yield from pieces
-    yield tail
+    yield b"]}"
 
 
 def small(request: web.Request, value: Json) -> web.Response:
@@ -114,7 +118,7 @@ def small(request: web.Request, value: Json) -> web.Response:
     response = web.Response(
         body=body,
         content_type="application/json",
-        headers={"ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"},
+        headers=_tagged(tag),
     )
     if len(body) >= _PACK_FROM_BYTES and takes_gzip(request):
         response.enable_compression(web.ContentCoding.gzip)
@@ -123,7 +127,7 @@ def small(request: web.Request, value: Json) -> web.Response:
 
 def file(request: web.Request, found: files.File) -> web.Response:
     """Return one of the page's own files."""
-    headers = {"ETag": found.tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+    headers = _tagged(found.tag)
     if has(request, found.tag):
         return web.Response(status=304, headers=headers)
     body = found.content
@@ -131,6 +135,11 @@ def file(request: web.Request, found: files.File) -> web.Response:
         headers["Content-Encoding"] = "gzip"
         body = found.packed
     return web.Response(body=body, content_type=found.kind, charset="utf-8", headers=headers)
+
+
+def _tagged(tag: str) -> dict[str, str]:
+    """Return the headers of an answer that its caller may keep and ask about again."""
+    return {"ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
 
 
 def has(request: web.Request, tag: str) -> bool:

@@ -41,10 +41,9 @@ def read_all() -> dict[str, File]:
 
 
 def _file(content: bytes, kind: str) -> File:
-    packer = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
     return File(
         content=content,
-        packed=packer.compress(content) + packer.flush(),
+        packed=zlib.compress(content, 9, zlib.MAX_WBITS | 16),
         kind=kind,
         tag=f'"{hashlib.sha256(content).hexdigest()[:20]}"',
     )

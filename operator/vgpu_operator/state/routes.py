@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiohttp import typedefs, web
@@ -34,17 +35,17 @@ class Desk:
     """What the routes need.
 
     Attributes:
-        boot: names this process; part of every revision that is told.
         facts: returns whether this replica leads, who holds the Lease, and whether
             the API server answers.
         answered_s: returns how long ago the API server last answered; None = not yet.
+        boot: names this process; part of every revision that is told.
     """
 
     books: Books
     clock: clock.Clock
-    boot: str
     facts: Callable[[], Mapping[str, Any]]
     answered_s: Callable[[], float | None]
+    boot: str = field(default_factory=lambda: secrets.token_hex(4))
 
 
 _Maker = Callable[[web.Request], Awaitable[tuple[int, answers.Body]]]
@@ -140,11 +141,9 @@ class Routes:
         shown = await self.rows.refresh()
         revision = self._revision(shown)
         head = texts.encode({"revision": revision, "fields": shown_nodes.CARD_FIELDS})
-        pieces = answers.wrapped(head[:-1] + b',"nodes":[', self.rows.pieces(), b"]}")
+        pieces = answers.wrapped(head, "nodes", self.rows.pieces())
         body = answers.Body(tag=f'"{revision}"', pieces=pieces)
-        if answers.takes_gzip(request) and not answers.has(request, body.tag):
-            body = await answers.packed(body)
-        return shown, body
+        return shown, await answers.for_caller(request, body)
 
     async def _summaries(self, request: web.Request) -> tuple[int, answers.Body]:
         shown = self._books.ledger.revision

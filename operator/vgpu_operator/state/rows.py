@@ -25,16 +25,10 @@ class Rows:
         self._revision = -1
         self._lock = asyncio.Lock()
 
-    @property
-    def revision(self) -> int:
-        """The ledger's revision that they show."""
-        return self._revision
-
     async def refresh(self) -> int:
         """Write those again that have changed; return the revision that they show at least.
 
-        Others may refresh them again before the caller goes on: ``revision`` may be later
-        then, and says nothing of what the caller has read.
+        Others may refresh them again before the caller goes on.
         """
         async with self._lock:
             ledger = self._books.ledger
@@ -67,9 +61,6 @@ class Rows:
     def pieces(self) -> Iterator[bytes]:
         """Yield all rows with commas between them, as they are now, some KiB at a time."""
         return joined(list(self._rows.values()))
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
 
 def joined(rows: Sequence[bytes]) -> Iterator[bytes]:

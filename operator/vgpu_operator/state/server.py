@@ -2,16 +2,12 @@
 
 import asyncio
 import contextlib
-import secrets
 import ssl
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 
-from vgpu_operator.flows.books import Books
-from vgpu_operator.kube import clock, door, listen, rates
+from vgpu_operator.kube import door, listen, rates
 from vgpu_operator.model import errors
 from vgpu_operator.state import access, guard, routes, stream
 
@@ -46,23 +42,8 @@ class Running:
         await self._listener.close()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """What is shown: the books, and what the process knows about itself.
-
-    Attributes:
-        facts: see ``routes.Desk``.
-        answered_s: see ``routes.Desk``.
-    """
-
-    books: Books
-    clock: clock.Clock
-    facts: Callable[[], Mapping[str, Any]]
-    answered_s: Callable[[], float | None]
-
-
 async def start(
-    source: Source,
+    desk: routes.Desk,
     address: listen.Address,
     *,
     tls: ssl.SSLContext | None = None,
@@ -71,7 +52,7 @@ async def start(
     """Listen.
 
     Args:
-        source: what is shown.
+        desk: what is shown.
         address: where.
         tls: the certificate; needed beyond loopback, where tokens travel.
         asks: lets those in whom the API server would let see the same; needed
@@ -86,15 +67,7 @@ async def start(
             "tokens in the clear; write --state-bind 127.0.0.1:PORT, or give --webhook-bind, "
             "whose certificate it then shows"
         )
-    pages = routes.Routes(
-        routes.Desk(
-            books=source.books,
-            clock=source.clock,
-            boot=secrets.token_hex(4),
-            facts=source.facts,
-            answered_s=source.answered_s,
-        )
-    )
+    pages = routes.Routes(desk)
     app = web.Application(
         client_max_size=1024,
         middlewares=[

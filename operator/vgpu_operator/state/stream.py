@@ -8,6 +8,7 @@ is let go, and begins again from the revision that it has seen.
 import asyncio
 import collections
 import contextlib
+import itertools
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -113,11 +114,6 @@ class Stream:
         self._told = 0
         self._told_pending: object = None
         self._told_status: object = None
-
-    @property
-    def listeners(self) -> int:
-        """How many streams there are."""
-        return len(self._listeners)
 
     async def run(self) -> None:
         """Look and tell until cancelled; nothing is looked at while nobody listens."""
@@ -232,19 +228,20 @@ class Stream:
     def _pending_as_it_is(self) -> object:
         """Return what differs whenever the list of waiting pods would."""
         books = self._books
-        uids = tuple(uid for uid, _ in zip(books.ledger.unbound, range(MOST_PENDING), strict=False))
         alike = tuple(
             (uid, uid in books.binding, books.refused.get(uid), books.ledger.record(uid))
-            for uid in uids
+            for uid in self._first_waiting()
         )
         return len(books.ledger.unbound), alike
 
-    async def pending(self, most: int = MOST_PENDING) -> dict[str, Any]:
+    def _first_waiting(self) -> tuple[str, ...]:
+        """Return the UIDs of the waiting pods that are told."""
+        return tuple(itertools.islice(self._books.ledger.unbound, MOST_PENDING))
+
+    async def pending(self) -> dict[str, Any]:
         """Return the waiting pods, those first seen first, and how many there are."""
-        unbound = self._books.ledger.unbound
-        uids = [uid for uid, _ in zip(unbound, range(most), strict=False)]
         pods = []
-        async for uid in steps.through(uids):
+        async for uid in steps.through(self._first_waiting()):
             told = shown_pods.waiting(self._books, uid)
             if told is not None:
                 pods.append(told)

@@ -21,7 +21,7 @@ class Webhook:
 
     Attributes:
         configuration: name of the object that it stands in.
-        service: namespace and name of the Service in front of it; empty where it is
+        service: namespace and name of the Service in front of it; None where it is
             called at a URL.
         bundle: PEM of the authorities that callers trust.
         left_out: namespaces that it is not asked about, by name.
@@ -31,8 +31,6 @@ class Webhook:
     name: str
     fails_closed: bool
     service: tuple[str, str] | None = None
-    url: str = ""
-    path: str = ""
     bundle: bytes = b""
     left_out: frozenset[str] = frozenset()
 
@@ -63,8 +61,6 @@ def webhooks(raw: Mapping[str, Any]) -> Iterator[Webhook]:
             name=shape.text(one.get("name")),
             fails_closed=one.get("failurePolicy") != "Ignore",
             service=place if service else None,
-            url=shape.text(client.get("url")),
-            path=shape.text(service.get("path")) or _path_of(shape.text(client.get("url"))),
             bundle=kept_certificate.decoded(client.get("caBundle")),
             left_out=frozenset(_left_out(shape.mapping(one.get("namespaceSelector")))),
         )
@@ -109,14 +105,3 @@ def _left_out(selector: Mapping[str, Any]) -> Iterator[str]:
         if one.get("key") == NAMESPACE_NAME_LABEL and one.get("operator") == "NotIn":
             values = one.get("values")
             yield from map(shape.text, values if isinstance(values, list) else ())
-
-
-def _path_of(url: str) -> str:
-    """Return the path of a URL.
-
-    >>> _path_of("https://127.0.0.1:9443/webhook")
-    '/webhook'
-    """
-    _, _, rest = url.partition("://")
-    _, slash, path = rest.partition("/")
-    return slash + path

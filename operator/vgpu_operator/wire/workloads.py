@@ -41,6 +41,11 @@ class Template:
     is_plugin: bool = False
     config_maps: tuple[str, ...] = ()
 
+    @property
+    def words(self) -> Iterator[str]:
+        """Commands and arguments of all containers."""
+        return (word for one in self.containers for word in one.words)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonSet:

@@ -280,17 +280,14 @@ async def test_who_opts_out_has_not_gone_past_the_webhook() -> None:
 
 
 async def test_our_own_scheduler_that_cannot_count_shares_is_told_apart() -> None:
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    words = "0/3 nodes are available: 3 Insufficient nvidia.com/gpucores."
-    status = {"conditions": [{**condition, "message": words}]}
+    status = objects.unplaced("0/3 nodes are available: 3 Insufficient nvidia.com/gpucores.")
     kube = with_pod("lost", limits=objects.shares(1000), status=status)
 
     assert "managedResources" in (await found(kube))["shares-without-scheduler"]
 
 
 async def test_a_pod_of_whole_cards_that_waits_elsewhere_is_none_of_ours() -> None:
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    status = {"conditions": [{**condition, "message": "0/3 nodes: 3 Insufficient amd.com/gpu."}]}
+    status = objects.unplaced("0/3 nodes: 3 Insufficient amd.com/gpu.")
     whole = objects.pod(
         "whole", limits={"amd.com/gpu": "8"}, scheduler="default-scheduler", status=status
     )
@@ -602,13 +599,16 @@ async def test_the_installed_operators_settings_count() -> None:
     names = "nvidia:\n  resourceCountName: example.com/vgpu\n"
     kube.put(f"{place}/devices", {"data": {"device-config.yaml": names}})
 
-    found_there = await installed_settings.read(kube)
+    configured = await installed_settings.read(kube)
 
-    assert found_there is not None
-    configured, where = found_there
+    assert configured is not None
     assert configured.scheduler_name == "4pd-scheduler"
     assert configured.vendors.nvidia.resource_count_name == "example.com/vgpu"
-    assert where == f"the ConfigMaps of Deployment {objects.SYSTEM}/{objects.OPERATOR}"
+
+    kube.put(f"{place}/settings", {"data": {"settings.yaml": "schedulerName: 7\n"}})
+    where = f"the ConfigMaps of Deployment {objects.SYSTEM}/{objects.OPERATOR}"
+    with pytest.raises(model_errors.SettingsError, match=f"^{where}: "):
+        await installed_settings.read(kube)
 
 
 async def test_settings_that_may_not_be_read_are_the_usual_ones() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import npm_package
 import pytest
 
+from support import missing_tools
 from vgpu_operator.cli.cluster.errors import ClusterError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -73,9 +74,7 @@ def mermaid() -> Path:
     try:
         return npm_package.folder_of(npm_package.MERMAID, environment=os.environ, report=print)
     except ClusterError as fault:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"no site: {fault}", pytrace=False)
-        pytest.skip(f"no site: {fault}")
+        missing_tools.skip_or_fail(f"no site: {fault}")
 
 
 @pytest.fixture(scope="module")

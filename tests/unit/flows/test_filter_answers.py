@@ -22,7 +22,6 @@ from support.resource_quotas import MEMORY, limit
 from vgpu_operator.flows import books, effects, pod_events, reconcile
 from vgpu_operator.flows import filter as flow_filter
 from vgpu_operator.model import records, request
-from vgpu_operator.scheduling import explain
 
 WHOLE = clusters.asks(percent=100)
 
@@ -481,10 +480,10 @@ def test_only_the_last_few_answers_are_kept() -> None:
 def test_a_reason_that_has_changed_is_not_answered_from_memory() -> None:
     held = open_books()
     put_node(held, "node-a", register="{{")
-    before = explain.texts(ask(held, pending("p1"), "node-a").rejections)
+    before = ask(held, pending("p1"), "node-a").rejections["node-a"].text
 
     put_node(held, "node-a", register="[]", version="11")
-    after = explain.texts(ask(held, pending("p2"), "node-a").rejections)
+    after = ask(held, pending("p2"), "node-a").rejections["node-a"].text
 
     assert before != after
 

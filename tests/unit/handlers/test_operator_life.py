@@ -9,6 +9,7 @@ import pytest
 from support import clusters, turned_clock
 from support.fake_kube import FakeKube
 from support.operator_books import NOW, pending, put_node
+from support.waiting import settled
 from vgpu_operator import app
 from vgpu_operator.flows import effects, reasons
 from vgpu_operator.flows import filter as flow_filter
@@ -97,8 +98,7 @@ async def test_a_new_leader_tells_what_he_saw_while_he_followed() -> None:
     assert len(operator.sink) == 0
 
     operator._leadership_changed(True)
-    for _ in range(50):
-        await asyncio.sleep(0)
+    await settled()
 
     assert len(operator.sink) == 1
     assert (await operator.sink._next()).reason == "RegisterUnreadable"

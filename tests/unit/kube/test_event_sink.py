@@ -8,6 +8,7 @@ import pytest
 
 from support.fake_kube import FakeKube
 from support.turned_clock import TurnedClock
+from support.waiting import settled
 from vgpu_operator.flows import effects
 from vgpu_operator.kube import errors, events
 from vgpu_operator.model import request
@@ -227,8 +228,7 @@ async def test_what_is_queued_when_a_term_ends_is_never_sent(no_pauses: None) ->
     desk.leads = False
 
     async with desk.sending():
-        for _ in range(50):
-            await asyncio.sleep(0)
+        await settled()
 
     assert desk.kube.requests == []
     assert len(desk.sink) == 0
@@ -252,8 +252,7 @@ async def test_what_is_queued_while_a_lease_lapses_within_a_term_is_sent_afterwa
     desk.may_write = False
     async with desk.sending():
         desk.sink.post(told("second"))
-        for _ in range(50):
-            await asyncio.sleep(0)
+        await settled()
         assert desk.kube.requests == []
 
         desk.may_write = True
@@ -267,8 +266,7 @@ async def test_what_a_term_could_not_say_any_more_is_said_by_the_next(no_pauses:
     desk.sink.post(told())
     desk.leads = False
     async with desk.sending():
-        for _ in range(50):
-            await asyncio.sleep(0)
+        await settled()
         assert len(desk.sink) == 0
 
         desk.leads = True
@@ -285,8 +283,7 @@ async def test_an_event_that_could_not_be_sent_is_no_repetition_the_next_time(
     desk.kube.fail_next("POST", "events", errors.Unreachable("no answer"))
     async with desk.sending():
         desk.sink.post(told())
-        for _ in range(50):
-            await asyncio.sleep(0)
+        await settled()
         assert desk.lost == ["no answer"]
 
         desk.sink.post(told())
@@ -300,8 +297,7 @@ async def test_an_event_that_is_refused_is_not_sent_again_at_once(no_pauses: Non
     desk.kube.fail_next("POST", "events", errors.Denied("403 forbidden", status=403))
     async with desk.sending():
         desk.sink.post(told())
-        for _ in range(50):
-            await asyncio.sleep(0)
+        await settled()
         assert desk.lost == ["403 forbidden"]
         for _ in range(10):
             desk.sink.post(told())

@@ -7,7 +7,7 @@ import pytest
 from support import clusters
 from vgpu_operator.ledger import ledger
 from vgpu_operator.model import device, policy, reason, request
-from vgpu_operator.scheduling import explain, fit
+from vgpu_operator.scheduling import fit
 
 ALL = fit.Defaults()
 MUTEX = (policy.CardPolicy.MUTEX,)
@@ -339,7 +339,7 @@ def test_few_names_of_many_nodes_are_judged_alike() -> None:
     found = fit.place(view, ["node-x", "node-8", "node-2", "node-7"], wish, ALL)
 
     assert found.fitting == ("node-7",)
-    assert explain.texts(found.rejections) == {
+    assert {name: why.text for name, why in found.rejections.items()} == {
         "node-x": "node unregistered: the node is not known to the operator",
         "node-8": "1/1 CardUuidMismatch",
         "node-2": "1/1 CardInsufficientMemory",

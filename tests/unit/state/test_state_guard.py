@@ -12,7 +12,7 @@ from support import operator_books, state_world, turned_clock
 from support.waiting import settled
 from vgpu_operator.kube import client, errors, listen
 from vgpu_operator.model import errors as model_errors
-from vgpu_operator.state import access, files, guard, server
+from vgpu_operator.state import access, files, guard, routes, server
 
 
 class Reviewer(client.KubeClient):
@@ -235,7 +235,7 @@ async def test_an_api_server_that_does_not_answer_is_waited_for_not_long(
 async def test_beyond_loopback_nothing_is_served_without_certificate_and_tokens(
     tls: ssl.SSLContext | None,
 ) -> None:
-    source = server.Source(
+    desk = routes.Desk(
         books=operator_books.open_books(),
         clock=turned_clock.TurnedClock(),
         facts=dict,
@@ -243,4 +243,4 @@ async def test_beyond_loopback_nothing_is_served_without_certificate_and_tokens(
     )
 
     with pytest.raises(model_errors.SettingsError, match=r"--state-bind 127\.0\.0\.1:PORT"):
-        await server.start(source, listen.Address(host="0.0.0.0", port=0), tls=tls)  # noqa: S104
+        await server.start(desk, listen.Address(host="0.0.0.0", port=0), tls=tls)  # noqa: S104

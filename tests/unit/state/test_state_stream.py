@@ -260,7 +260,7 @@ async def test_one_address_cannot_keep_all_streams_for_itself(
         assert second is not None
         assert other is not None
         assert (first.ended.is_set(), second.ended.is_set()) == (True, False)
-        assert told.listeners == 3
+        assert len(told._listeners) == 3
         for client in ("10.0.0.1", "10.0.0.2"):  # two of one, one of the other: as it should be
             async with told.listening("", client=client) as refused:
                 assert refused is None
@@ -279,7 +279,7 @@ async def test_nothing_is_looked_at_while_nobody_listens() -> None:
     try:
         state_world.hold(books, "newcomer", 0, 0, 10)
         await settled()
-        assert told._rows.revision == -1
+        assert told._rows._revision == -1
     finally:
         running.cancel()
 

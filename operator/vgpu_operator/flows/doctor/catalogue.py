@@ -4,7 +4,7 @@ One table: the command, the page ``docs/doctor.md`` and the tests follow from it
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from vgpu_operator.flows.doctor import (
@@ -63,7 +63,7 @@ class Report:
     findings: tuple[Finding, ...]
     judged: tuple[str, ...]
     skipped: tuple[str, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
 
 SIGNATURES: Final = (
@@ -438,7 +438,7 @@ def examine(cluster: Cluster) -> Report:
             continue
         judged.append(one.id)
         findings.extend(_finding(one, sight) for sight in one.find(cluster))
-    may_note = Source.POLICIES not in cluster.missing and Source.NODES not in cluster.missing
+    may_note = cluster.has(Source.POLICIES) and cluster.has(Source.NODES)
     return Report(
         findings=tuple(sorted(findings, key=lambda one: one.severity is not Severity.ERROR)),
         judged=tuple(judged),

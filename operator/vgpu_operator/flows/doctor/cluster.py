@@ -226,6 +226,12 @@ class Cluster:
             if made_here and is_card_plugin(one.template):
                 yield one
 
+    def lines(self, one: PodSight) -> Iterator[str]:
+        """Yield the lines that a pod's containers, and what was read of its log, say."""
+        texts = [text for box in one.health.containers for text in box.messages]
+        texts.append(self.logs.get(one.name, ""))
+        return (line for text in texts for line in text.splitlines())
+
     def age_s(self, time: datetime | None) -> float | None:
         """Return how long ago that was; None when it is not known."""
         return None if time is None else (self.now - time).total_seconds()

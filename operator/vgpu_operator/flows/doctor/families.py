@@ -1,7 +1,7 @@
 """Whose device plugin a workload is, guessed by the words in its names and commands."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,17 +14,15 @@ class Family:
     """One maker of accelerators.
 
     Attributes:
-        id: as the names of its settings (``nvidia``).
+        id: as the names of its settings (``nvidia``); the ids of its vendors begin so.
         words: in names of programs, images and containers.
         pci: the maker's number on the PCI bus, as Node Feature Discovery labels it; empty
             where we do not know it.
-        vendors: how the ids of its vendors begin.
         domains: before the slash of what its own plugins offer to the kubelet.
     """
 
     id: str
     words: frozenset[str]
-    vendors: str
     domains: frozenset[str]
     pci: str = ""
 
@@ -33,87 +31,74 @@ FAMILIES: Final = (
     Family(
         id="nvidia",
         words=frozenset({"nvidia"}),
-        vendors="nvidia",
         domains=frozenset({"nvidia.com"}),
         pci="10de",
     ),
     Family(
         id="amd",
         words=frozenset({"amd", "rocm", "amdgpu"}),
-        vendors="amd",
         domains=frozenset({"amd.com"}),
         pci="1002",
     ),
     Family(
         id="cambricon",
         words=frozenset({"cambricon", "mlu"}),
-        vendors="cambricon",
         domains=frozenset({"cambricon.com"}),
         pci="cabc",
     ),
     Family(
         id="hygon",
         words=frozenset({"hygon", "dcu"}),
-        vendors="hygon",
         domains=frozenset({"hygon.com"}),
         pci="1d94",
     ),
     Family(
         id="enflame",
         words=frozenset({"enflame", "gcu"}),
-        vendors="enflame",
         domains=frozenset({"enflame.com"}),
         pci="1e36",
     ),
     Family(
         id="mthreads",
         words=frozenset({"mthreads", "musa"}),
-        vendors="mthreads",
         domains=frozenset({"mthreads.com"}),
         pci="1ed5",
     ),
     Family(
         id="metax",
         words=frozenset({"metax"}),
-        vendors="metax",
         domains=frozenset({"metax-tech.com"}),
     ),
     Family(
         id="kunlun",
         words=frozenset({"kunlun", "kunlunxin", "xpu"}),
-        vendors="kunlun",
         domains=frozenset({"kunlunxin.com", "baidu.com"}),
     ),
     Family(
         id="awsneuron",
         words=frozenset({"neuron"}),
-        vendors="awsneuron",
         domains=frozenset({"aws.amazon.com"}),
         pci="1d0f",
     ),
     Family(
         id="vastai",
         words=frozenset({"vastai", "vastaitech"}),
-        vendors="vastai",
         domains=frozenset({"vastaitech.com"}),
     ),
     Family(
         id="biren",
         words=frozenset({"biren", "birentech"}),
-        vendors="biren",
         domains=frozenset({"birentech.com"}),
     ),
     Family(
         id="ascend",
         words=frozenset({"ascend", "huawei"}),
-        vendors="ascend",
         domains=frozenset({"huawei.com"}),
         pci="19e5",
     ),
     Family(
         id="iluvatar",
         words=frozenset({"iluvatar", "ix"}),
-        vendors="iluvatar",
         domains=frozenset({"iluvatar.ai", "iluvatar.com"}),
     ),
 )
@@ -171,13 +156,13 @@ def offers(family: Family, resources: Iterable[str], vendors: roster.Roster) -> 
 
 def vendors_of(family: Family, vendors: roster.Roster) -> tuple[base.Vendor, ...]:
     """Return the vendors whose cards that maker's plugin registers."""
-    return tuple(vendor for vendor in vendors if vendor.spec.id.startswith(family.vendors))
+    return tuple(vendor for vendor in vendors if vendor.spec.id.startswith(family.id))
 
 
-def by_pci(labels: Iterator[str]) -> tuple[str, ...]:
+def by_pci(labels: Iterable[str]) -> tuple[str, ...]:
     """Return the makers whose cards Node Feature Discovery has seen, by a node's labels.
 
-    >>> by_pci(iter(["feature.node.kubernetes.io/pci-0300_1002.present"]))
+    >>> by_pci(["feature.node.kubernetes.io/pci-0300_1002.present"])
     ('amd',)
     """
     numbers = {match[1] for label in labels if (match := _PCI.fullmatch(label))}

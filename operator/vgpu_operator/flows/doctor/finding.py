@@ -1,7 +1,12 @@
 """What a look at a cluster finds: a known failure, where, and what shows it."""
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
+
+MOST_NAMES: Final = 5
+"""Names that one line of evidence shows."""
 
 
 class Severity(enum.StrEnum):
@@ -68,6 +73,17 @@ def node(name: str) -> Place:
 def pod(namespace: str, name: str) -> Place:
     """Return a Pod as a place."""
     return Place(kind="Pod", name=name, namespace=namespace)
+
+
+def a_few(names: Sequence[str]) -> str:
+    """Return the first of some names, and how many are left out.
+
+    >>> a_few(["a", "b"]), a_few(list("abcdefg"))
+    ('a, b', 'a, b, c, d, e and 2 other')
+    """
+    shown = ", ".join(names[:MOST_NAMES])
+    left = len(names) - MOST_NAMES
+    return f"{shown} and {left} other" if left > 0 else shown
 
 
 def one_line(text: str, longest: int = 300) -> str:

@@ -19,7 +19,6 @@ from vgpu_operator.wire import node_lock as wire_lock
 LEFT_OVER_S: Final = 30.0
 """How long a lock of nobody may stand: the operator removes it within seconds."""
 
-_MOST_NAMES: Final = 5
 _GONE_UNASKED: Final = (
     "the device plugin or the kubelet of the node has gone: the kubelet offers none of the cards"
     " that are listed, and no new pod is placed there"
@@ -43,7 +42,7 @@ def register_unreadable(cluster: Cluster) -> Iterator[Sight]:
     for node, fault in cluster.faults:
         by_key[node, fault.key].append(fault)
     for (node, _), faults in sorted(by_key.items()):
-        shown = tuple(found.one_line(str(fault)) for fault in faults[:_MOST_NAMES])
+        shown = tuple(found.one_line(str(fault)) for fault in faults[: found.MOST_NAMES])
         yield Sight(place=found.node(node), evidence=shown)
 
 
@@ -59,12 +58,11 @@ def no_node_registered(cluster: Cluster) -> Iterator[Sight]:
         if any(cluster.ledger.devices(node, keyword) for node in cluster.nodes):
             continue
         spec = cluster.vendors.by_keyword[keyword].spec
-        names = ", ".join("/".join(one.name) for one in pods[:_MOST_NAMES])
-        more = "" if len(pods) <= _MOST_NAMES else f" and {len(pods) - _MOST_NAMES} other"
+        names = found.a_few(["/".join(one.name) for one in pods])
         yield Sight(
             place=found.Place(kind="Resource", name=spec.count_resource),
             evidence=(
-                f"{len(pods)} pods wait: {names}{more}",
+                f"{len(pods)} pods wait: {names}",
                 f"of {len(cluster.nodes)} nodes none has a card of {keyword}:"
                 f" {unregistered.never(spec)}",
             ),
@@ -126,12 +124,9 @@ def lock_stuck(cluster: Cluster) -> Iterator[Sight]:
         for key, text in sight.record.locks.items():
             kind = cluster.vendors.locks[key]
             lock = _decoded(text)
-            unread = cluster.only_namespace and (
-                lock is None or lock.namespace != cluster.only_namespace
-            )
-            if lock is not None and not unread:
+            if lock is not None and cluster.only_namespace in ("", lock.namespace):
                 owner = _owner(cluster, lock, kind, due.get(name))
-                yield from _judged(cluster, sight, kind, owner, text=text)
+                yield from _judged(cluster, sight, kind, owner, lock=lock)
 
 
 def _judged(
@@ -140,13 +135,13 @@ def _judged(
     kind: lock_kinds.LockKind,
     owner: records.PodRecord | None,
     *,
-    text: str,
+    lock: wire_lock.LockText,
 ) -> Iterator[Sight]:
-    name, lock = sight.record.name, _decoded(text)
+    name, text = sight.record.name, sight.record.locks[kind.key]
     who = node_lock.holder(text, node=name, wanted_by=None, owner=owner, style=kind.style)
     expiry_s = cluster.settings.lock.expiry_s if kind.expiry_s is None else kind.expiry_s
     seen = _written(sight, kind.key) or cluster.now
-    since = lock.time if lock is not None and lock.time is not None else seen
+    since = lock.time or seen
     age_s = (cluster.now - min(since, cluster.now)).total_seconds()
     aged = node_lock.age(
         lock, first_seen=seen, now=cluster.now, expiry_s=expiry_s, style=kind.style
@@ -163,7 +158,7 @@ def _judged(
         )
     elif age_s > LEFT_OVER_S and node_lock.may_release(who, aged) is not node_lock.Remnant.NEVER:
         whose = _NEEDLESS.get(who, "that nobody needs")
-        held = f"it is for pod {lock.namespace}/{lock.pod}, {whose}" if lock and lock.owned else ""
+        held = f"it is for pod {lock.namespace}/{lock.pod}, {whose}" if lock.owned else ""
         yield Sight(place=found.node(name), evidence=(*evidence, held) if held else evidence)
 
 

@@ -128,11 +128,6 @@ def selects_nothing(cluster: Cluster) -> Iterator[Sight]:
         if one.desired != 0 or not is_card_plugin(one.template):
             continue
         selector = one.template.node_selector
-        fitting = [
-            sight
-            for sight in cluster.nodes.values()
-            if all(sight.labels.get(key) == value for key, value in selector)
-        ]
         by_label = "; ".join(
             f"{key}={value} on {sum(s.labels.get(key) == value for s in cluster.nodes.values())}"
             for key, value in selector
@@ -141,30 +136,31 @@ def selects_nothing(cluster: Cluster) -> Iterator[Sight]:
         evidence = [f"DESIRED 0; nodeSelector: {wanted}"]
         if selector:
             evidence.append(f"of {len(cluster.nodes)} nodes: {by_label}")
-        if fitting:
-            yield Sight(
-                place=_daemon_set(one),
-                evidence=tuple(evidence),
-                cause=f"{len(fitting)} nodes have the labels, so taints or affinity keep it off",
-                fix=f"compare tolerations and affinity of the DaemonSet with node"
-                f" {fitting[0].record.name}",
-            )
-        elif len(selector) > 1 and _CHARTS_LABEL in selector:
-            key, value = _CHARTS_LABEL
-            yield Sight(
-                place=_daemon_set(one),
-                evidence=tuple(evidence),
-                cause="no node has all labels of the selector; Helm merges maps, so a label of"
-                " yours stands beside the chart's own, and both are asked for",
-                fix=f"take the chart's label away in the values ({key}: null), or label the"
-                f" nodes with {key}={value} too",
-            )
-        else:
-            yield Sight(
-                place=_daemon_set(one),
-                evidence=tuple(evidence),
-                fix=_label_fix(_lacking(cluster, selector)),
-            )
+        cause, fix = _why_nowhere(cluster, selector)
+        yield Sight(place=_daemon_set(one), evidence=tuple(evidence), cause=cause, fix=fix)
+
+
+def _why_nowhere(cluster: Cluster, selector: tuple[tuple[str, str], ...]) -> tuple[str, str]:
+    """Return cause and fix; no cause where it is the signature's own."""
+    fitting = [
+        sight
+        for sight in cluster.nodes.values()
+        if all(sight.labels.get(key) == value for key, value in selector)
+    ]
+    if fitting:
+        return (
+            f"{len(fitting)} nodes have the labels, so taints or affinity keep it off",
+            f"compare tolerations and affinity of the DaemonSet with node {fitting[0].record.name}",
+        )
+    if len(selector) > 1 and _CHARTS_LABEL in selector:
+        key, value = _CHARTS_LABEL
+        return (
+            "no node has all labels of the selector; Helm merges maps, so a label of"
+            " yours stands beside the chart's own, and both are asked for",
+            f"take the chart's label away in the values ({key}: null), or label the"
+            f" nodes with {key}={value} too",
+        )
+    return "", _label_fix(_lacking(cluster, selector))
 
 
 def _lacking(
@@ -203,7 +199,7 @@ def without_devices(cluster: Cluster) -> Iterator[Sight]:
             continue
         if _serves(cluster, plugin) or _nvml_lines(cluster, plugin):
             continue
-        makers = families.by_pci(iter(sight.labels))
+        makers = families.by_pci(sight.labels)
         others = [maker for maker in makers if maker != family.id]
         evidence = [
             f"ready on node {plugin.record.node} for {age_s:.0f} s,"
@@ -293,9 +289,7 @@ def worth_reading(cluster: Cluster) -> tuple[tuple[tuple[str, str], str], ...]:
 
 
 def _nvml_lines(cluster: Cluster, plugin: PodSight) -> tuple[str, ...]:
-    texts = [text for one in plugin.health.containers for text in one.messages]
-    texts.append(cluster.logs.get(plugin.name, ""))
-    lines = (line for text in texts for line in text.splitlines() if _NO_NVML.search(line))
+    lines = filter(_NO_NVML.search, cluster.lines(plugin))
     return tuple(found.one_line(line) for line in dict.fromkeys(lines))[:_MOST_LINES]
 
 

@@ -15,7 +15,6 @@ from vgpu_operator.machines import bind_phase
 from vgpu_operator.model import allocation, records, request
 from vgpu_operator.wire import dialects
 
-_MOST_NAMES: Final = 5
 _GLIBC: Final = re.compile(r"version [`'\"]?(GLIBC_[0-9.]+)['\"]? not found")
 _INSUFFICIENT: Final = re.compile(r"Insufficient ([a-z0-9.-]+/[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)")
 
@@ -60,7 +59,7 @@ def allocation_surplus(cluster: Cluster) -> Iterator[Sight]:
                 evidence=tuple(
                     f"container {over.container}, card {over.device_id}: beyond what it asks"
                     f" {over.slots} slots, {over.memory_mib} MiB, {over.cores_percent} cores"
-                    for over in surplus[:_MOST_NAMES]
+                    for over in surplus[: found.MOST_NAMES]
                 ),
             )
 
@@ -84,7 +83,7 @@ def allocation_dangling(cluster: Cluster) -> Iterator[Sight]:
         if absent:
             yield Sight(
                 place=found.pod(*one.name),
-                evidence=(f"promised on {record.node}: {', '.join(absent[:_MOST_NAMES])}",),
+                evidence=(f"promised on {record.node}: {', '.join(absent[: found.MOST_NAMES])}",),
             )
 
 
@@ -174,10 +173,7 @@ def bypassed(cluster: Cluster) -> Iterator[Sight]:
 def glibc(cluster: Cluster) -> Iterator[Sight]:
     """Find containers in which HAMi's library asks for a newer C library than the image has."""
     for one in cluster.device_pods():
-        texts = [text for box in one.health.containers for text in box.messages]
-        texts.append(cluster.logs.get(one.name, ""))
-        lines = (line for text in texts for line in text.splitlines())
-        line = next((line for line in lines if _GLIBC.search(line)), "")
+        line = next(filter(_GLIBC.search, cluster.lines(one)), "")
         if line:
             images = ", ".join(sorted({box.image for box in one.template.containers}))
             yield Sight(
@@ -276,7 +272,4 @@ def _holders(cluster: Cluster, node: str, card: str) -> str:
         if holder.share.card_id == card:
             by_pod[holder.pod] += holder.share.memory_mib
     largest = sorted(by_pod.items(), key=lambda item: (-item[1], str(item[0])))
-    shown = ", ".join(f"{pod} {memory_mib} MiB" for pod, memory_mib in largest[:_MOST_NAMES])
-    return shown + (
-        "" if len(largest) <= _MOST_NAMES else f" and {len(largest) - _MOST_NAMES} other"
-    )
+    return found.a_few([f"{pod} {memory_mib} MiB" for pod, memory_mib in largest])

@@ -16,7 +16,6 @@ UNSEEN_S: Final = 60.0
 FRESH_S: Final = 60.0
 """A Lease renewed since is held: kube-scheduler renews every 2 s and gives up after 15 s."""
 
-_MOST_NAMES: Final = 5
 _MOST_CONFIGURATIONS: Final = 20
 _NAME_OPTION: Final = "--scheduler-name="
 _FORERUNNERS: Final = frozenset({"hami-scheduler", "4pd-scheduler"})
@@ -131,7 +130,7 @@ def not_running(cluster: Cluster) -> Iterator[Sight]:
     pods = [one for one in _unseen(cluster) if one.record.scheduler == ours]
     if not pods:
         return
-    names = ", ".join("/".join(one.name) for one in pods[:_MOST_NAMES])
+    names = ", ".join("/".join(one.name) for one in pods[: found.MOST_NAMES])
     leases = [
         f"Lease {one.namespace}/{one.name} was last renewed {one.lease.renewed or 'never'}"
         f" by {one.lease.holder or 'nobody'}"
@@ -185,7 +184,7 @@ def two(cluster: Cluster) -> Iterator[Sight]:
 
 def is_ours(template: workloads.Template) -> bool:
     """Whether that runs this operator."""
-    return any("--extender-bind" in word for one in template.containers for word in one.words)
+    return any("--extender-bind" in word for word in template.words)
 
 
 def is_scheduler(template: workloads.Template) -> bool:
@@ -204,9 +203,8 @@ def _profiles(cluster: Cluster, one: workloads.Deployment) -> frozenset[str]:
 
     A holder is called as its host, and so as its pod: the Deployment's name comes first.
     """
-    words = (word for box in one.template.containers for word in box.words)
-    named = {word.removeprefix(_NAME_OPTION) for word in words if word.startswith(_NAME_OPTION)}
-    return frozenset(named).union(
+    named = (word for word in one.template.words if word.startswith(_NAME_OPTION))
+    return frozenset(word.removeprefix(_NAME_OPTION) for word in named).union(
         held.name
         for held in _held(cluster)
         if held.namespace == one.namespace and held.lease.holder.startswith(f"{one.name}-")

@@ -83,8 +83,7 @@ def _faults(cluster: Cluster, hook: admission_objects.Webhook) -> Iterator[str]:
 def _missing(cluster: Cluster) -> Iterator[Sight]:
     """Find an operator that listens for the webhook, and nobody sends it anything."""
     for one in cluster.deployments:
-        words = [word for box in one.template.containers for word in box.words]
-        listens = any(word.startswith("--webhook-bind") for word in words)
+        listens = any(word.startswith("--webhook-bind") for word in one.template.words)
         if one.ready and listens and schedulers.is_ours(one.template):
             yield Sight(
                 place=found.Place(kind="Deployment", name=one.name, namespace=one.namespace),

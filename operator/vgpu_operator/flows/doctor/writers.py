@@ -6,7 +6,7 @@ the policy would have refused: that is what Deny will do.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from vgpu_operator.flows.doctor import finding as found
@@ -19,7 +19,6 @@ KNOWN: Final = frozenset({"vgpu-operator", "nvidia-device-plugin"})
 """The operator and its simulated nodes; HAMi's plugin for NVIDIA."""
 
 DAY_S: Final = 86_400.0
-_MOST_NAMES: Final = 5
 
 
 def node_keys(vendors: roster.Roster) -> frozenset[str]:
@@ -57,12 +56,11 @@ def unknown(cluster: Cluster) -> Iterator[Sight]:
             objects[writer.manager].append(place)
             written[writer.manager] |= writer.annotations
     for manager, places in sorted(objects.items()):
-        more = f" and {len(places) - _MOST_NAMES} other" if len(places) > _MOST_NAMES else ""
         yield Sight(
             place=found.Place(kind="Program", name=manager),
             evidence=(
-                f"it has written {_listed(written[manager])}",
-                f"on {', '.join(places[:_MOST_NAMES])}{more}",
+                f"it has written {found.a_few(sorted(written[manager]))}",
+                f"on {found.a_few(places)}",
                 "this is what the program calls itself (managedFields), not its account",
             ),
         )
@@ -136,9 +134,3 @@ def _plugin_names(cluster: Cluster) -> frozenset[str]:
             for box in one.template.containers:
                 names |= {word.rpartition("/")[2] for word in box.words[:1]}
     return frozenset(filter(None, names))
-
-
-def _listed(words: Collection[str]) -> str:
-    shown = sorted(words)
-    more = f" and {len(shown) - _MOST_NAMES} other" if len(shown) > _MOST_NAMES else ""
-    return ", ".join(shown[:_MOST_NAMES]) + more

@@ -2,7 +2,7 @@
 // cost what fits on the screen. One focusable cell stands where the keyboard is, so that
 // it can be reached and read without seeing the canvas.
 
-import { BINS, MEASURES, bin, kind, mib, number, percent, sentence, STATES } from './scale.js';
+import { BINS, MEASURES, bin, kind, mib, number, percent, sentence } from './scale.js';
 
 const SIZES = {
   small: { cell: [9, 9], gap: 1, label: 0, pad: 4, perLine: 4, least: 0, widest: 9 },
@@ -122,8 +122,7 @@ export class CardMap {
 
   // Takes in changed nodes; where none came or went, only what is seen is drawn again.
   changed(names) {
-    const before = this.layout?.tops.length;
-    if (names === undefined || this.count !== this.model.shown.length || before === undefined) {
+    if (names === undefined || this.count !== this.model.shown.length || !this.layout) {
       this.count = this.model.shown.length;
       this.arrange();
     } else {
@@ -288,7 +287,7 @@ export class CardMap {
     this.tip.hidden = !found?.card;
     if (!found?.card) return;
     const { node, card } = found;
-    const state = card.state ? `\n${STATES[card.state] ?? card.state}` : '';
+    const state = card.state ? `\n${card.state}` : '';
     this.tip.textContent = `${node.name} · card ${card.index}\n${kind(card)}\n`
       + `${mib(card.usedMemoryMiB)} of ${mib(card.memoryMiB)} · cores ${number(card.usedCores)} of ${number(card.cores)}`
       + ` · ${card.usedSlots} of ${card.slots} shares${state}`;

@@ -42,25 +42,16 @@ export class Model {
     this.shown = this.names.filter((name) => wanted(this.nodes.get(name)));
   }
 
-  find(id) {
-    for (const node of this.nodes.values()) {
-      const place = node.cards.findIndex((card) => card.id === id);
-      if (place >= 0) return { node: node.name, place };
-    }
-    return null;
-  }
-
   #put([name, rows]) {
     this.#drop(name);
     const cards = rows.map((row) => Object.fromEntries(row.map((value, place) => [this.#fields[place], value])));
-    const node = { name, cards, words: '', ...ZERO };
+    const node = { ...ZERO, name, cards };
     for (const card of cards) {
       card.use = {}; // in percent, worked out once: the map is drawn 60 times a second
       for (const measure in MEASURES) card.use[measure] = percent(...MEASURES[measure](card));
       node.usable += card.state ? 0 : 1;
       for (const field of SUMMED) node[field] += card[field];
     }
-    node.cards = cards;
     node.words = [name, ...cards.map((card) => card.id), ...new Set(cards.map(kind))].join('\n').toLowerCase();
     this.nodes.set(name, node);
     this.#count(node, 1);

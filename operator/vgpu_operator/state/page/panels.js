@@ -26,7 +26,7 @@ function meter(parts, total, label) {
 
 export function showLegend(place) {
   const items = BINS.map(({ name, text }) => [`swatch ${name}`, text]);
-  for (const [state, text] of Object.entries(STATES)) items.push([`swatch ${state}`, text]);
+  for (const state of STATES) items.push([`swatch ${state}`, state]);
   place.replaceChildren(...items.map(([name, text]) => make('li', {}, make('span', { class: name }), text)));
 }
 
@@ -70,7 +70,7 @@ export function showCard(place, { card, node, details, now }) {
   const holders = holdersOf(details, card.id);
   const problem = details?.registrations.find((found) => found.vendor === card.vendor)?.problem;
   place.replaceChildren(
-    make('div', { class: 'head' }, make('b', {}, kind(card)), make('span', {}, card.state ? STATES[card.state] ?? card.state : 'takes pods')),
+    make('div', { class: 'head' }, make('b', {}, kind(card)), make('span', {}, card.state || 'takes pods')),
     make('div', {}, `${node} · card ${card.index}`),
     make('div', { class: 'id' }, card.id),
     problem ? make('p', { class: 'note' }, problem) : '',

@@ -9,11 +9,7 @@ export const BINS = [
   { name: 'use-5', text: 'full' },
 ];
 
-export const STATES = {
-  unhealthy: 'unhealthy',
-  cordoned: 'cordoned',
-  closed: 'closed',
-};
+export const STATES = ['unhealthy', 'cordoned', 'closed'];
 
 const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 const tenth = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
@@ -64,7 +60,7 @@ export function age(text, now) {
 
 export function sentence(node, card) {
   const [memory, cores, slots] = [MEASURES.memory, MEASURES.cores, MEASURES.slots].map((of) => of(card));
-  const state = card.state ? `, ${STATES[card.state] ?? card.state}` : '';
+  const state = card.state ? `, ${card.state}` : '';
   return `${node}, card ${card.index}, ${kind(card)}: memory ${number(memory[0])} of ${number(memory[1])} MiB`
     + ` (${percent(...memory)} %), cores ${number(cores[0])} of ${number(cores[1])},`
     + ` ${slots[0]} of ${slots[1]} shares${state}`;
