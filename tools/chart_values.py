@@ -10,6 +10,7 @@ import enum
 from typing import Annotated, Any, Final
 
 import pydantic
+from chart_agent import Agent
 from chart_device_plugin import DevicePlugin
 from chart_kinds import (
     Image,
@@ -251,17 +252,6 @@ class Cleanup(Values):
 
     enabled: bool = True
     """Stop the operator and run `vgpu cleanup`: a Job, as Helm's pre-delete hook."""
-
-
-class Agent(Values):
-    """Simulated nodes, for clusters without accelerators."""
-
-    enabled: bool = False
-    """Run `vgpu agent`, which plays nodes that are objects only."""
-    simulate: Open = {}
-    """The file that says which nodes: docs/simulated-nodes.md."""
-    resources: Open = {"requests": {"cpu": "50m", "memory": "128Mi"}}
-    """Resources of the container."""
 
 
 def _own_settings() -> type[pydantic.BaseModel]:

@@ -65,6 +65,12 @@ FILES: Final[Mapping[str, Manifest]] = {
         values="manifests/kind/values.yaml",
         pod_security="restricted",
     ),
+    "kind/node-agent.yaml": Manifest(
+        told="The chart with manifests/kind/node-agent-values.yaml, the node agent: docs/kind.md.",
+        values="manifests/kind/node-agent-values.yaml",
+        # The agent mounts folders of the host.
+        pod_security="privileged",
+    ),
 }
 """Every rendered file, by its path in ``manifests/``."""
 

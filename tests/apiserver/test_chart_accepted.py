@@ -67,11 +67,33 @@ MATRIX = {
     "a certificate of one's own": {
         "scheduler": {"patch": {"enabled": False}, "runAsUser": None},
     },
+    "an agent on real nodes": {
+        "devicePlugin": {"enabled": False},
+        "agent": {
+            "enabled": True,
+            "backend": "nvml",
+            "runtimeClassName": "nvidia",
+            "createRuntimeClass": True,
+            "nodeSelector": {"gpu": None, "pool": "gpus"},
+            "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+            "affinity": {"nodeAffinity": {}},
+            "podAnnotations": {"note": "x"},
+            "extraEnvs": [{"name": "A", "value": "b"}],
+            "securityContext": {"seLinuxOptions": {"type": "container_device_plugin_t"}},
+            "failures": {"slow": 1.5, "crashAfter": 2, "never": True},
+            "simulate": {"nodes": [{"prefix": "sim-", "count": 2, "cards": 1}]},
+        },
+    },
     "a webhook by address": {"scheduler": {"admissionWebhook": {"customURL": {"enabled": True}}}},
 }
 
 
-MANIFESTS = ("vgpu-operator.yaml", "cleanup.yaml", "kind/vgpu-operator.yaml")
+MANIFESTS = (
+    *("vgpu-operator.yaml", "cleanup.yaml", "kind/vgpu-operator.yaml"),
+    "kind/node-agent.yaml",
+)
+MOUNT_THE_HOST = {"vgpu-operator.yaml": ["device-plugin"], "kind/node-agent.yaml": ["node-agent"]}
+"""Components that reach the kubelet's folders, by manifest."""
 
 COMPONENT = "app.kubernetes.io/component"
 RESTRICTED = "restricted-pods"
@@ -142,7 +164,7 @@ async def test_every_manifest_is_accepted_by_the_api_server(
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
-async def test_only_the_device_plugin_needs_more_than_restricted_pod_security_allows(
+async def test_only_what_serves_a_kubelet_needs_more_than_restricted_pod_security_allows(
     kube: client.KubeClient, name: str
 ) -> None:
     label = {"pod-security.kubernetes.io/enforce": "restricted"}
@@ -156,7 +178,7 @@ async def test_only_the_device_plugin_needs_more_than_restricted_pod_security_al
     }
 
     refused = [component for component, answer in answers.items() if answer]
-    assert refused == (["device-plugin"] if name == "vgpu-operator.yaml" else []), answers
+    assert refused == MOUNT_THE_HOST.get(name, []), answers
     assert len(answers) > len(refused)
 
 

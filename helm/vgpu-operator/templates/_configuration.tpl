@@ -29,7 +29,7 @@ one place only, the device configuration: kube-scheduler's list is made from it.
     "enableNumaTopology" $v.devicePlugin.enableNumaTopology
     "gpuCorePolicy" $v.devices.nvidia.gpuCorePolicy
     "libCudaLogLevel" $v.devices.nvidia.libCudaLogLevel
-    "runtimeClassName" $v.devicePlugin.runtimeClassName)) -}}
+    "runtimeClassName" (include "vgpu.nvidiaRuntimeClass" .))) -}}
 {{- include "vgpu.setFields" (list $config "cambricon" (dict
     "resourceCountName" $v.mluResourceName
     "resourceMemoryName" $v.mluResourceMem

@@ -19,6 +19,7 @@
 {{- define "vgpu.scheduler" -}}{{ include "vgpu.fullname" . }}-scheduler{{- end -}}
 {{- define "vgpu.devicePlugin" -}}{{ include "vgpu.fullname" . }}-device-plugin{{- end -}}
 {{- define "vgpu.agent" -}}{{ include "vgpu.fullname" . }}-agent{{- end -}}
+{{- define "vgpu.nodeAgent" -}}{{ include "vgpu.fullname" . }}-node-agent{{- end -}}
 {{- define "vgpu.cleanup" -}}{{ include "vgpu.fullname" . }}-cleanup{{- end -}}
 {{- define "vgpu.webhook" -}}{{ include "vgpu.fullname" . }}-webhook{{- end -}}
 {{- define "vgpu.tlsSecret" -}}{{ include "vgpu.scheduler" . }}-tls{{- end -}}
@@ -139,4 +140,57 @@ securityContext:
   allowPrivilegeEscalation: false
   readOnlyRootFilesystem: true
   capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{/* Which agents there are, as a list in JSON: played (nodes that are objects only), real. */}}
+{{- define "vgpu.agents" -}}
+{{- $v := .Values.agent -}}
+{{- $found := list -}}
+{{- if $v.enabled -}}
+{{- with $v.simulate }}{{ if .nodes }}{{ $found = append $found "played" }}{{ end }}{{ end -}}
+{{- if $v.backend }}{{ $found = append $found "real" }}{{ end -}}
+{{- if not $found -}}
+{{- fail "agent.enabled is true and nothing says for what: give real nodes an agent by agent.backend (simulated or nvml), or name nodes to play in agent.simulate.nodes, such as [{prefix: sim-, count: 2, cards: 4}]" -}}
+{{- end -}}
+{{- end -}}
+{{- if and (has "real" $found) .Values.devicePlugin.enabled (eq (include "vgpu.agentVendor" .) "NVIDIA") -}}
+{{- $plugin := default dict .Values.devicePlugin.nvidiaNodeSelector -}}
+{{- $agent := default dict $v.nodeSelector -}}
+{{- $apart := list -}}
+{{- range $key, $value := $agent -}}
+{{- if and (hasKey $plugin $key) (ne (toString $value) (get $plugin $key | toString)) }}{{ $apart = append $apart $key }}{{ end -}}
+{{- end -}}
+{{- if not $apart -}}
+{{- fail (printf "agent.backend and devicePlugin.enabled give nodes two plugins for %s, of which the kubelet takes the one that came last: set devicePlugin.enabled: false, or give agent.nodeSelector another value of a label that devicePlugin.nvidiaNodeSelector names, such as gpu: ours" (include "vgpu.nvidiaResource" .)) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $found -}}
+{{- end -}}
+
+{{/* Folder of the host for what containers with cards see. */}}
+{{- define "vgpu.agentHostDir" -}}
+{{- default (printf "%s/vgpu" (trimSuffix "/" .Values.global.gpuHookPath)) .Values.agent.hostDir -}}
+{{- end -}}
+
+{{/* Whose cards the agent of real nodes offers: all have one vendor. */}}
+{{- define "vgpu.agentVendor" -}}
+{{- $cards := ternary (default dict .Values.agent.cards) dict (eq (toString .Values.agent.backend) "simulated") -}}
+{{- $vendor := get $cards "vendor" -}}
+{{- range $card := concat (get $cards "devices" | default list) (kindIs "slice" (get $cards "cards") | ternary (get $cards "cards") list) -}}
+{{- $vendor = default (get $card "vendor") $vendor -}}
+{{- end -}}
+{{- default "NVIDIA" $vendor -}}
+{{- end -}}
+
+{{/* What the kubelet counts for NVIDIA cards: the device configuration names it. */}}
+{{- define "vgpu.nvidiaResource" -}}
+{{- $nvidia := get (include "vgpu.deviceConfig" . | fromYaml) "nvidia" | default dict -}}
+{{- default .Values.resourceName (get $nvidia "resourceCountName") -}}
+{{- end -}}
+
+{{/* RuntimeClass of pods with NVIDIA cards. */}}
+{{- define "vgpu.nvidiaRuntimeClass" -}}
+{{- $agent := .Values.agent -}}
+{{- $ofAgent := ternary $agent.runtimeClassName "" (and $agent.enabled (eq (toString $agent.backend) "nvml")) -}}
+{{- default $ofAgent .Values.devicePlugin.runtimeClassName -}}
 {{- end -}}

@@ -14,6 +14,9 @@ RIGHTS = ROOT / "operator" / "vgpu_operator" / "cli" / "rbac.yaml"
 KUBE_SCHEDULER_OWN = {("update", "coordination.k8s.io", "leases")}
 """Its Lease has another name than the one in its system role."""
 
+DEFAULT = {"vgpu-operator", "vgpu-operator-certificate", "vgpu-operator-preemption"}
+"""Roles of ``rbac.yaml`` that the chart gives where no value says otherwise."""
+
 Right = tuple[str, str, str]
 
 
@@ -61,31 +64,36 @@ def granted(objects: list[dict[str, Any]]) -> set[Right]:
 @pytest.mark.parametrize(
     ("values", "roles"),
     [
-        pytest.param({}, {"vgpu-operator", "vgpu-operator-certificate"}, id="defaults"),
+        pytest.param({}, DEFAULT, id="defaults"),
         pytest.param(
             {"scheduler": {"patch": {"enabled": False}}},
-            {"vgpu-operator"},
+            {"vgpu-operator", "vgpu-operator-preemption"},
             id="a certificate of one's own",
         ),
         pytest.param(
             {"state": {"access": "token"}},
-            {"vgpu-operator", "vgpu-operator-certificate", "vgpu-operator-state"},
+            DEFAULT | {"vgpu-operator-state"},
             id="the state page asks for tokens",
         ),
         pytest.param(
             {"state": {"bindAddress": ":9396"}},
-            {"vgpu-operator", "vgpu-operator-certificate", "vgpu-operator-state"},
+            DEFAULT | {"vgpu-operator-state"},
             id="the state page beyond loopback",
         ),
         pytest.param(
             {"state": {"enabled": False, "access": "token"}},
-            {"vgpu-operator", "vgpu-operator-certificate"},
+            DEFAULT,
             id="no state page",
         ),
         pytest.param(
             {"settings": {"bind": {"stuckPod": "delete"}}},
-            {"vgpu-operator", "vgpu-operator-certificate", "vgpu-operator-stuck-pods"},
+            DEFAULT | {"vgpu-operator-stuck-pods"},
             id="stuck pods are deleted",
+        ),
+        pytest.param(
+            {"settings": {"preemption": {"enabled": False}}},
+            {"vgpu-operator", "vgpu-operator-certificate"},
+            id="no preemption",
         ),
     ],
 )
@@ -95,6 +103,13 @@ def test_the_chart_grants_what_rbac_yaml_argues(
     wanted = set().union(*(argued()[role] for role in roles))
 
     assert granted(helm.template(values)) == wanted | KUBE_SCHEDULER_OWN
+
+
+def test_a_dry_run_of_preemption_may_read_budgets_and_evict_nobody(helm: Helm) -> None:
+    allowed = granted(helm.template({"settings": {"preemption": {"dryRun": True}}}))
+
+    assert ("list", "policy", "poddisruptionbudgets") in allowed
+    assert not {("create", "", "pods/eviction"), ("patch", "", "pods/status")} & allowed
 
 
 def test_secrets_and_webhooks_are_reached_by_name_only(helm: Helm) -> None:

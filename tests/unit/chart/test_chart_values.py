@@ -68,7 +68,19 @@ from support.helm import CHART, Helm, one
             "scheduler.kubeScheduler.enabled must be true",
             id="no kube-scheduler to ask the extender",
         ),
-        pytest.param({"agent": {"enabled": True}}, "agent.simulate.nodes is empty", id="no nodes"),
+        pytest.param(
+            {"agent": {"backend": "amd"}}, "at '/agent/backend'", id="an unknown back end"
+        ),
+        pytest.param(
+            {"agent": {"pluginPath": "device-plugins"}},
+            "at '/agent/pluginPath'",
+            id="a path that begins nowhere",
+        ),
+        pytest.param(
+            {"agent": {"failures": {"slowly": 1}}},
+            "at '/agent/failures': additional properties 'slowly'",
+            id="an unknown failure",
+        ),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_path(

@@ -56,7 +56,11 @@ def test_nothing_says_that_helm_keeps_it(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "pod_security"),
-    [("vgpu-operator.yaml", "privileged"), ("kind/vgpu-operator.yaml", "restricted")],
+    [
+        ("vgpu-operator.yaml", "privileged"),
+        ("kind/vgpu-operator.yaml", "restricted"),
+        ("kind/node-agent.yaml", "privileged"),
+    ],
 )
 def test_the_namespace_comes_first_and_enforces_what_its_pods_need(
     name: str, pod_security: str
