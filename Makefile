@@ -39,11 +39,16 @@ verify: $(STAMP) ## Everything that needs no running
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
+	$(BIN)/python tools/proto.py --check
 	$(BIN)/python tools/generate_docs.py --check
 
 .PHONY: docs
 docs: $(STAMP) ## Write the generated parts of docs/ again
 	$(BIN)/python tools/generate_docs.py
+
+.PHONY: proto
+proto: $(STAMP) ## Write the Python side of the kubelet's gRPC APIs again
+	$(BIN)/python tools/proto.py
 
 .PHONY: manifests
 manifests: $(STAMP) ## Render manifests/ from the chart again (builds Helm once, with Go)

@@ -1,0 +1,161 @@
+"""Drives the agent's conversations: each effect becomes an API call, its answer goes back.
+
+The kubelet waits as long as a call takes, and admits no other pod meanwhile, so
+every conversation has an end by the clock.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from vgpu_operator.flows import effects, effects_agent
+from vgpu_operator.kube import client as kube_client
+from vgpu_operator.kube import errors, paths
+from vgpu_operator.kube import perform as kube_perform
+from vgpu_operator.node_agent import objects
+
+RETRY_PAUSE_S = 0.5
+"""How long to wait before a request is sent again that got no proper answer."""
+
+REMEMBERED_S = 5.0
+"""How long a Pod is remembered as it was last seen; what relies on it is conditioned on it."""
+
+_Result = TypeVar("_Result")
+_Value = TypeVar("_Value")
+
+
+def _always() -> bool:
+    return True
+
+
+class Desk:
+    """Talks to the API server for one node.
+
+    Args:
+        client: the connection.
+        resource: what of a Pod's containers counts.
+    """
+
+    def __init__(self, client: kube_client.KubeClient, *, resource: str) -> None:
+        self._client = client
+        self._resource = resource
+        self._remembered: dict[tuple[str, str], tuple[effects_agent.PodSeen, float]] = {}
+
+    async def run(
+        self,
+        steps: effects_agent.Steps[_Result],
+        *,
+        within_s: float | None,
+        node: effects_agent.NodeSeen | None = None,
+        is_wanted: Callable[[], bool] = _always,
+        on_pod_written: Callable[[effects_agent.PatchPod], None] = lambda _: None,
+    ) -> _Result:
+        """Run a conversation to its end and return its result.
+
+        Args:
+            steps: the conversation.
+            within_s: how long the API server has for all of it; None for ever.
+            node: the Node as somebody knows it, to begin with; it is read when it is
+                asked for once more.
+            is_wanted: asked before a Pod is written: is the result still wanted?
+            on_pod_written: told when a Pod was written.
+        """
+        loop = asyncio.get_running_loop()
+        end = None if within_s is None else loop.time() + within_s
+        known = node
+
+        async def answer(effect: effects_agent.Effect) -> effects_agent.Answer:
+            nonlocal known
+            if isinstance(effect, effects_agent.Pause):
+                await asyncio.sleep(effect.seconds)
+                return None
+            if isinstance(effect, effects_agent.GetNode) and known is not None:
+                told, known = known, None
+                return told
+            if isinstance(effect, effects_agent.PatchPod) and not is_wanted():
+                raise effects.Denied("the kubelet no longer waits for the answer")
+            done = await self._ask(effect, end)
+            if isinstance(effect, effects_agent.PatchPod):
+                on_pod_written(effect)
+            return done
+
+        return await kube_perform.drive(steps, answer)
+
+    async def _ask(self, effect: effects_agent.Effect, end: float | None) -> effects_agent.Answer:
+        """Send what an effect stands for until the API server really answers, or time is up.
+
+        Raises:
+            effects.EffectFailed: one of its kinds, for the conversation.
+        """
+        why = ""
+        try:
+            async with asyncio.timeout_at(end):
+                while True:
+                    try:
+                        return await self._call(effect)
+                    except (errors.Unreachable, errors.TooMany, errors.ServerFault) as fault:
+                        why = str(fault)
+                        await asyncio.sleep(fault.retry_after_s or RETRY_PAUSE_S)
+        except TimeoutError:
+            raise effects.Doubtful(
+                f"the API server has not answered in time{why and f': {why}'}"
+            ) from None
+        except errors.Conflict as fault:
+            raise effects.Conflict(str(fault)) from fault
+        except errors.NotFound as fault:
+            raise effects.Missing(str(fault)) from fault
+        except errors.ApiError as fault:
+            raise effects.Denied(str(fault)) from fault
+
+    async def _call(self, effect: effects_agent.Effect) -> effects_agent.Answer:
+        """Send one request, or answer from memory."""
+        match effect:
+            case effects_agent.GetNode(name=name):
+                return objects.node_seen(await self._client.get(paths.node(name)))
+            case effects_agent.GetPod(namespace=namespace, name=name, fresh=fresh):
+                known = None if fresh else self._recall(namespace, name)
+                return known or self._keep(await self._client.get(paths.pod(namespace, name)))
+            case effects_agent.ListNodePods(node=node):
+                pods, _ = await self._client.list(
+                    paths.PODS, params={"fieldSelector": f"spec.nodeName={node}"}
+                )
+                return tuple(objects.pod_seen(pod, resource=self._resource) for pod in pods)
+            case effects_agent.PatchPod(namespace=namespace, name=name):
+                given = {"uid": effect.uid, "resourceVersion": effect.resource_version}
+                metadata: kube_client.Json = {key: value for key, value in given.items() if value}
+                metadata["annotations"] = dict(effect.annotations)
+                body = {"metadata": metadata}
+                return self._keep(await self._client.patch(paths.pod(namespace, name), body))
+            case effects_agent.PatchNode(name=name, resource_version=version, annotations=changes):
+                body = {"metadata": {"resourceVersion": version, "annotations": dict(changes)}}
+                return objects.node_seen(await self._client.patch(paths.node(name), body))
+            case effects_agent.Pause():
+                raise AssertionError("unreachable: pauses are no requests")
+
+    def _keep(self, raw: kube_client.Json) -> effects_agent.PodSeen:
+        """Remember a Pod as the API server has just shown it."""
+        pod = objects.pod_seen(raw, resource=self._resource)
+        now = asyncio.get_running_loop().time()
+        self._remembered = {
+            key: (seen, at)
+            for key, (seen, at) in self._remembered.items()
+            if now - at < REMEMBERED_S
+        }
+        self._remembered[pod.namespace, pod.name] = (pod, now)
+        return pod
+
+    def _recall(self, namespace: str, name: str) -> effects_agent.PodSeen | None:
+        seen, at = self._remembered.get((namespace, name), (None, 0.0))
+        return seen if asyncio.get_running_loop().time() - at < REMEMBERED_S else None
+
+
+async def patiently(
+    call: Callable[[], Awaitable[_Value]], *, on_failure: Callable[[errors.ApiError], None]
+) -> _Value:
+    """Send a request until the API server really answers; only for what may be sent twice."""
+    while True:
+        try:
+            return await call()
+        except (errors.Unreachable, errors.TooMany, errors.ServerFault) as fault:
+            on_failure(fault)
+            await asyncio.sleep(fault.retry_after_s or RETRY_PAUSE_S)

@@ -1,0 +1,200 @@
+"""Keeps the Node's annotations as the plugin wants them, and tells of its cards' health.
+
+HAMi's plugin writes them when it starts and when its cards change, so an edit may
+stay. This one follows its Node and repairs an edit at once; its text is always the
+same for the same cards, so nothing is written without need.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from vgpu_operator.agent import plugins
+from vgpu_operator.flows import effects_agent
+from vgpu_operator.kube import client as kube_client
+from vgpu_operator.kube import clock as kube_clock
+from vgpu_operator.kube import errors, paths
+from vgpu_operator.model import device
+from vgpu_operator.node_agent import board, desk, node_events, objects
+from vgpu_operator.wire import handshake, resource_version
+
+RECONNECT_PAUSE_S = 0.5
+"""Between the end of a watch and the next one."""
+
+MOST_REPAIRS = 10
+REPAIRS_WITHIN_S = 60.0
+"""So many repairs within so long are made at once; more mean that somebody else writes, too."""
+
+
+class NodeKeeper:
+    """Keeps one Node.
+
+    Args:
+        node: its name.
+        plugin: what is written about the cards.
+        cards: the cards as they are now.
+        client: the API server.
+        clock: what time it is, by the node.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        *,
+        plugin: plugins.Plugin,
+        cards: board.Board,
+        client: kube_client.KubeClient,
+        clock: kube_clock.Clock,
+    ) -> None:
+        self._node = node
+        self._plugin = plugin
+        self._board = cards
+        self._client = client
+        self._clock = clock
+        self._log = structlog.get_logger().bind(node=node)
+        self._raw: kube_client.Json | None = None
+        self._look = asyncio.Event()
+        self._repairs: deque[float] = deque(maxlen=MOST_REPAIRS)
+        self._said = ""
+        self._written: Mapping[str, str] = {}
+
+    @property
+    def seen(self) -> effects_agent.NodeSeen | None:
+        """The Node as its watch has it; None while it has not."""
+        return None if self._raw is None else objects.node_seen(self._raw)
+
+    async def follow_node(self) -> None:
+        """Watch the Node until cancelled; list again when the watch is too old."""
+        selects = {"fieldSelector": f"metadata.name={self._node}"}
+        version = ""
+        while True:
+            try:
+                if not version:
+                    found, version = await self._client.list(paths.NODES, params=selects)
+                    self._take_in(found[0] if found else None)
+                async for event in self._client.watch(
+                    paths.NODES, resource_version=version, params=selects
+                ):
+                    version = event["object"]["metadata"]["resourceVersion"]
+                    if event["type"] == "DELETED":
+                        self._take_in(None)
+                    elif event["type"] != "BOOKMARK":
+                        self._take_in(event["object"])
+            except errors.ApiError as fault:
+                if not isinstance(fault, errors.Expired):
+                    self._complain(fault)
+                if not isinstance(fault, errors.Unreachable):
+                    version = ""
+            await asyncio.sleep(RECONNECT_PAUSE_S)
+
+    async def keep(self) -> None:
+        """Write what the Node lacks until cancelled."""
+        while True:
+            await self._look.wait()
+            self._look.clear()
+            changes = self._lacking()
+            if not changes:
+                continue
+            await self._hold_back()
+            # What is lacking may have changed in the wait.
+            changes = self._lacking()
+            if changes:
+                await self._write(changes)
+
+    async def follow_cards(self) -> None:
+        """Register changed cards until cancelled, and post what happened to them."""
+        known: Sequence[device.Device] | None = None
+        async for cards in self._board.follow():
+            self._look.set()
+            # A card that is sick from the start is news as well.
+            before = [] if known is None else known
+            for news in node_events.of_change(before, cards):
+                self._log.info(news.message)
+                await self._post(news)
+            known = cards
+
+    def _take_in(self, raw: kube_client.Json | None) -> None:
+        if raw is None and self._said != "gone":
+            self._log.warning("there is no such node: the kubelet, or --node, has another name")
+            self._said = "gone"
+        elif raw is not None:
+            self._said = ""
+            if self._raw is not None and _is_older(raw, self._raw):
+                # The answer to our own write was faster than the watch.
+                return
+        self._raw = raw
+        self._look.set()
+
+    def _lacking(self) -> dict[str, str]:
+        """Return the annotations to write; none for a Node that is not there."""
+        if self._raw is None:
+            return {}
+        seen = objects.node_seen(self._raw).annotations
+        wanted = self._plugin.registers(self._board.cards)
+        changes = {key: text for key, text in wanted.items() if seen.get(key) != text}
+        key = self._plugin.spec.handshake_key or ""
+        asked = handshake.decode_handshake(seen.get(key)).state is handshake.State.REQUESTING
+        if asked or changes:
+            changes |= self._plugin.reports(self._clock.now())
+        return changes
+
+    async def _hold_back(self) -> None:
+        """Wait where somebody else has been changing the same for a while."""
+        loop = asyncio.get_running_loop()
+        if len(self._repairs) == MOST_REPAIRS:
+            left_s = self._repairs[0] + REPAIRS_WITHIN_S - loop.time()
+            if left_s > 0:
+                self._log.warning(
+                    "somebody else writes our annotations again and again; is another device "
+                    "plugin of this vendor running here?",
+                    waits_s=round(left_s),
+                )
+                await asyncio.sleep(left_s)
+        self._repairs.append(loop.time())
+
+    async def _write(self, changes: Mapping[str, str]) -> None:
+        body = {"metadata": {"annotations": dict(changes)}}
+        try:
+            self._raw = await desk.patiently(
+                lambda: self._client.patch(paths.node(self._node), body),
+                on_failure=self._complain,
+            )
+        except errors.NotFound:
+            self._take_in(None)
+        except errors.ApiError as fault:
+            self._complain(fault)
+            await asyncio.sleep(RECONNECT_PAUSE_S)
+            self._look.set()
+        else:
+            was_repair = all(self._written.get(key) == text for key, text in changes.items())
+            self._written = {**self._written, **changes}
+            event = "repaired the node's annotations" if was_repair else "registered the cards"
+            self._log.info(event, keys=",".join(sorted(changes)), cards=len(self._board.cards))
+
+    async def _post(self, news: node_events.News) -> None:
+        body = node_events.body(news, node=self._node, now=self._clock.now())
+        try:
+            await desk.patiently(
+                lambda: self._client.create(
+                    paths.namespaced(node_events.NAMESPACE, "events"), body
+                ),
+                on_failure=self._complain,
+            )
+        except errors.ApiError as fault:
+            self._log.warning("an event was not sent", why=str(fault))
+
+    def _complain(self, fault: errors.ApiError) -> None:
+        """Say once what is wrong with the API server."""
+        if str(fault) != self._said:
+            self._log.warning("the API server does not do as asked", why=str(fault))
+        self._said = str(fault)
+
+
+def _is_older(raw: kube_client.Json, known: kube_client.Json) -> bool:
+    """Whether a Node is an earlier state of the same object."""
+    one, other = raw["metadata"], known["metadata"]
+    return bool(one["uid"] == other["uid"]) and resource_version.is_earlier(
+        one["resourceVersion"], other["resourceVersion"]
+    )

@@ -1,0 +1,209 @@
+"""The Node's annotations: written once, kept against everybody else, and the news of its cards."""
+
+from pathlib import Path
+
+import pytest
+
+from support import node_agent_world
+from support.agent_world import REGISTER
+from support.node_agent_world import NODE, NODE_PATH, World
+from vgpu_operator.kube import errors
+from vgpu_operator.node_agent import node_keeper
+from vgpu_operator.wire import node_register
+
+HANDSHAKE = "hami.io/node-handshake"
+
+
+@pytest.fixture
+async def registered(world: World) -> World:
+    await world.start_and_register()
+    return world
+
+
+async def until_register(world: World, text: str) -> None:
+    await world.kube.until(lambda: world.node_notes.get(REGISTER) == text)
+
+
+async def test_cards_are_registered_as_hami_s_plugin_does_in_the_order_of_their_index(
+    registered: World,
+):
+    text = registered.node_notes[REGISTER]
+
+    assert text == (
+        f'[{{"id":"GPU-{NODE}-0","count":4,"devmem":24576,"devcore":100,'
+        '"type":"NVIDIA A10","mode":"hami-core","health":true},'
+        f'{{"id":"GPU-{NODE}-1","index":1,"count":4,"devmem":24576,"devcore":100,'
+        '"type":"NVIDIA A10","mode":"hami-core","health":true}]'
+    )
+    cards = node_register.decode_register(text, key=REGISTER).devices
+    assert [card.index for card in cards] == [0, 1]
+
+
+@pytest.mark.parametrize("edit", [None, "", "[]", "nonsense"])
+async def test_an_edited_register_text_is_repaired_at_once(registered: World, edit: str | None):
+    """HAMi's plugin leaves it until its cards change, or it starts again."""
+    right = registered.node_notes[REGISTER]
+
+    registered.write_node({REGISTER: edit})
+
+    await until_register(registered, right)
+
+
+async def test_a_restart_writes_nothing_that_stands_there_already(registered: World):
+    await registered.stop()
+    registered.kube.requests.clear()
+
+    await registered.start_and_register()
+    await registered.kubelet.until_listed(healthy=8)
+
+    assert registered.kube.sent("PATCH") == []
+
+
+async def test_a_restart_repairs_what_was_edited_meanwhile(registered: World):
+    right = registered.node_notes[REGISTER]
+    await registered.stop()
+    registered.write_node({REGISTER: "[]"})
+
+    await registered.start()
+
+    await until_register(registered, right)
+
+
+async def test_a_watch_that_is_too_old_begins_with_a_list(
+    registered: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(node_keeper, "RECONNECT_PAUSE_S", 0.0)
+    right = registered.node_notes[REGISTER]
+
+    registered.kube.fail_next("WATCHING", "/nodes", errors.Expired("410", status=410))
+    registered.write_node({REGISTER: None})
+
+    await until_register(registered, right)
+
+
+async def test_a_node_that_comes_later_is_registered_then(folder: Path):
+    async with node_agent_world.world(folder) as world:
+        world.kube.remove(NODE_PATH)
+        await world.start()
+        await world.kubelet.until_listed(healthy=8)
+
+        world.kube.put(NODE_PATH, {"metadata": {"name": NODE}})
+
+        await world.kube.until(lambda: REGISTER in world.node_notes)
+
+
+async def test_a_patch_that_fails_is_made_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(node_keeper, "RECONNECT_PAUSE_S", 0.0)
+    world.kube.fail_next("PATCH", NODE_PATH, errors.Unreachable("connection refused"))
+    world.kube.fail_next("PATCH", NODE_PATH, errors.Denied("403 forbidden", status=403))
+
+    await world.start_and_register()
+
+    said = capsys.readouterr().out
+    assert "connection refused" in said
+    assert "403 forbidden" in said
+
+
+async def test_somebody_who_edits_again_and_again_is_named_and_not_raced(
+    registered: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    right = registered.node_notes[REGISTER]
+    for number in range(node_keeper.MOST_REPAIRS - 1):
+        registered.write_node({REGISTER: f"edit {number}"})
+        await until_register(registered, right)
+
+    registered.write_node({REGISTER: "one too many"})
+    await node_agent_world.until(
+        lambda: "is another device plugin of this vendor running here?" in capsys.readouterr().out
+    )
+
+    assert registered.node_notes[REGISTER] == "one too many"
+
+
+# Handshake.
+
+
+async def test_nvidia_s_plugin_answers_no_handshake(registered: World):
+    registered.write_node({HANDSHAKE: "Requesting_2026-01-15 09:59:00", REGISTER: None})
+
+    await registered.kube.until(lambda: REGISTER in registered.node_notes)
+
+    assert registered.node_notes[HANDSHAKE] == "Requesting_2026-01-15 09:59:00"
+
+
+@pytest.mark.parametrize(
+    ("skew_s", "report"),
+    [(0.0, "Reported_2026-01-15 10:00:00"), (-90.0, "Reported_2026-01-15 09:58:30")],
+)
+async def test_a_vendor_that_reports_answers_the_scheduler_s_request(
+    world: World, skew_s: float, report: str
+):
+    """The switch ``clock skew`` shows in what the agent writes."""
+    key = "hami.io/node-handshake-xpu"
+    world.cards.write_text("{cards: 1, vendor: XPU}")
+    await world.start(clock_skew_s=skew_s)
+    await world.kube.until(lambda: world.node_notes.get(key) == report)
+
+    world.write_node({key: "Requesting_2026-01-15 10:00:15"})
+
+    await world.kube.until(lambda: world.node_notes.get(key) == report)
+
+
+# Cards.
+
+
+async def test_a_card_s_health_is_registered_and_told_as_events_of_the_node(registered: World):
+    """Must hold 3."""
+    registered.cards.write_text("{cards: 2, slots: 4, failures: {unhealthy: [GPU-node-1-1]}}")
+    await registered.kube.until(lambda: len(registered.events()) == 1)
+    await registered.kube.until(lambda: health(registered) == [True, False])
+
+    registered.cards.write_text("{cards: 2, slots: 4}")
+    await registered.kube.until(lambda: len(registered.events()) == 2)
+    await registered.kube.until(lambda: health(registered) == [True, True])
+
+    assert registered.events() == [
+        (
+            "CardUnhealthy",
+            "card GPU-node-1-1 (index 1, NVIDIA A10) is not healthy: it takes no new pod; pods "
+            "that use it stay",
+        ),
+        ("CardHealthy", "card GPU-node-1-1 (index 1, NVIDIA A10) is healthy again"),
+    ]
+    event = registered.kube.sent("POST", "/events")[0].body
+    assert event["involvedObject"] == {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "name": NODE,
+        "uid": NODE,
+    }
+    assert (event["type"], event["firstTimestamp"]) == ("Warning", "2026-01-15T10:00:00Z")
+
+
+async def test_cards_that_leave_and_come_are_registered(registered: World):
+    registered.cards.write_text("{cards: 3, slots: 4}")
+    await registered.kube.until(lambda: len(health(registered)) == 3)
+    await registered.kubelet.until_listed(healthy=12)
+
+    registered.cards.write_text("{cards: 1, slots: 4}")
+    await registered.kube.until(lambda: len(health(registered)) == 1)
+    await registered.kubelet.until_listed(healthy=4)
+
+    assert [reason for reason, _ in registered.events()] == ["CardGone", "CardGone"]
+
+
+async def test_an_event_that_cannot_be_sent_stops_nothing(registered: World):
+    registered.kube.fail_next("POST", "/events", errors.Denied("403 forbidden", status=403))
+
+    registered.cards.write_text("{cards: 2, slots: 4, failures: {unhealthy: [GPU-node-1-1]}}")
+    await registered.kube.until(lambda: health(registered) == [True, False])
+    registered.cards.write_text("{cards: 2, slots: 4}")
+
+    await registered.kube.until(lambda: len(registered.events()) == 1)
+
+
+def health(world: World) -> list[bool]:
+    text = world.node_notes.get(REGISTER, "[]")
+    return [card.healthy for card in node_register.decode_register(text, key=REGISTER).devices]
