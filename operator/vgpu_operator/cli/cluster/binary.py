@@ -1,8 +1,9 @@
-"""Builds the control plane program from its Go sources, once for each content.
+"""Builds the cluster's programs from their Go sources, once for each content.
 
-The program is kept under a name that holds the hash of everything that shapes
+A program is kept under a name that holds the hash of everything that shapes
 it, so a changed source, Go or version builds anew and nothing else does. What
-it does once it runs is in ``controlplane/*.go``; its arguments are in ``flags``.
+it does once it runs is in ``controlplane/*.go`` or ``kubelet/*.go``; its
+arguments are in ``flags`` or ``real_node.kubelet``.
 """
 
 import hashlib
@@ -20,7 +21,32 @@ from pathlib import Path
 from vgpu_operator.cli.cluster import cache, longrun, toolchain, versions
 from vgpu_operator.cli.cluster.errors import ClusterError
 
-_PROGRAM = "controlplane"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What can be built.
+
+    Attributes:
+        name: of the folder with its sources, and of the program.
+        title: what people call it.
+        cost: how long its first build takes, and what it downloads.
+    """
+
+    name: str
+    title: str
+    cost: str
+
+
+CONTROL_PLANE = Program(
+    name="controlplane",
+    title="the control plane",
+    cost="5 to 12 minutes on 2 cores, and about 0.7 GB to download if Go has not yet",
+)
+KUBELET = Program(
+    name="kubelet",
+    title="the kubelet",
+    cost="2 to 5 minutes on 2 cores once the control plane is built, 10 before it",
+)
 
 
 def build_control_plane(
@@ -30,12 +56,31 @@ def build_control_plane(
     environment: Mapping[str, str] | None = None,
     abort: threading.Event | None = None,
 ) -> Path:
-    """Return the control plane program, building it when the cache has none.
+    """Return the control plane program; see ``build``."""
+    return build(
+        CONTROL_PLANE,
+        kubernetes_version=kubernetes_version,
+        report=report,
+        environment=environment,
+        abort=abort,
+    )
+
+
+def build(
+    program: Program,
+    *,
+    kubernetes_version: str = versions.PINNED,
+    report: Callable[[str], None],
+    environment: Mapping[str, str] | None = None,
+    abort: threading.Event | None = None,
+) -> Path:
+    """Return a program, building it when the cache has none.
 
     Blocks for minutes on the first call; ``build_in_background`` is the way for
     code that runs in an event loop.
 
     Args:
+        program: Which one.
         kubernetes_version: Any but the pinned one is derived from it, and
             downloads and compiles anew.
         report: Takes one line of progress at a time, at least every 20 s.
@@ -50,44 +95,47 @@ def build_control_plane(
     abort = threading.Event() if abort is None else abort
     folder = cache.cache_directory(environment)
     flags = versions.linker_flags(kubernetes_version)
-    sources = _read_sources()
+    sources = _read_sources(program)
     search = toolchain.GoSearch(environment=environment, cache=folder, report=report, abort=abort)
 
-    def program_of(go: toolchain.GoToolchain) -> Path:
+    def kept_as(go: toolchain.GoToolchain) -> Path:
         key = content_key(sources, go_version=go.version, linker_flags=flags)
-        return folder / f"{_PROGRAM}-{kubernetes_version}-{key[:16]}"
+        return folder / f"{program.name}-{kubernetes_version}-{key[:16]}"
 
     go = toolchain.find_toolchain(search)
-    if go is not None and os.access(program_of(go), os.X_OK):
+    if go is not None and os.access(kept_as(go), os.X_OK):
         # Without the lock: a build of another version may hold it for minutes.
-        return program_of(go)
+        return kept_as(go)
     with cache.exclusive(folder, report=report, abort=abort):
         _remove_unfinished(folder)
         # Looked up again: whoever held the lock may have brought both.
         go = toolchain.find_toolchain(search) or toolchain.install_toolchain(search)
-        program = program_of(go)
-        if not os.access(program, os.X_OK):
-            build = _Build(
+        built = kept_as(go)
+        if not os.access(built, os.X_OK):
+            _Build(
+                program=program,
                 go=go,
                 kubernetes_version=kubernetes_version,
                 sources=sources,
-                program=program,
+                built=built,
                 search=search,
-            )
-            build.run()
-        return program
+            ).run()
+        return built
 
 
 async def build_in_background(
-    *, kubernetes_version: str = versions.PINNED, report: Callable[[str], None]
+    program: Program = CONTROL_PLANE,
+    *,
+    kubernetes_version: str = versions.PINNED,
+    report: Callable[[str], None],
 ) -> Path:
     """Build in a thread, so that the event loop runs on and Ctrl-C ends the build.
 
     ``report`` is called from that thread.
     """
     return await longrun.in_thread(
-        lambda abort: build_control_plane(
-            kubernetes_version=kubernetes_version, report=report, abort=abort
+        lambda abort: build(
+            program, kubernetes_version=kubernetes_version, report=report, abort=abort
         )
     )
 
@@ -107,8 +155,8 @@ def content_key(sources: Mapping[str, bytes], *, go_version: str, linker_flags: 
     return digest.hexdigest()
 
 
-def _read_sources() -> dict[str, bytes]:
-    folder = importlib.resources.files("vgpu_operator.cli.cluster").joinpath(_PROGRAM)
+def _read_sources(program: Program) -> dict[str, bytes]:
+    folder = importlib.resources.files("vgpu_operator.cli.cluster").joinpath(program.name)
     wanted = (".go", "go.mod", "go.sum")
     if not folder.is_dir():
         raise ClusterError(f"the Go sources are missing at {folder}; install vgpu-operator again")
@@ -123,34 +171,35 @@ def _remove_unfinished(folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Build:
+    program: Program
     go: toolchain.GoToolchain
     kubernetes_version: str
     sources: Mapping[str, bytes]
-    program: Path
+    built: Path
     search: toolchain.GoSearch
 
     def run(self) -> None:
         started = time.monotonic()
         self.search.report(
-            f"building the control plane of Kubernetes {self.kubernetes_version} with "
-            f"{self.go.version}: 5 to 12 minutes on 2 cores, and about 0.7 GB to download "
-            f"if Go has not yet; later starts take it from {self.program.parent}"
+            f"building {self.program.title} of Kubernetes {self.kubernetes_version} with "
+            f"{self.go.version}: {self.program.cost}; later starts take it from "
+            f"{self.built.parent}"
         )
         # In the cache folder, not in /tmp: a rename is atomic on one file system only.
-        with tempfile.TemporaryDirectory(prefix="build-", dir=self.program.parent) as name:
+        with tempfile.TemporaryDirectory(prefix="build-", dir=self.built.parent) as name:
             folder = Path(name)
             pinned = self.kubernetes_version == versions.PINNED
             self._lay_out(folder, pinned=pinned)
-            built = folder / _PROGRAM
+            made = folder / self.program.name
             flags = versions.linker_flags(self.kubernetes_version)
             modules = "readonly" if pinned else "mod"
             options = ["-v", "-trimpath", f"-mod={modules}", f"-ldflags={flags}"]
-            self._go(folder, "build.log", ["build", *options, "-o", str(built), "."])
-            built.rename(self.program)
-        size_mb = self.program.stat().st_size / 1e6
+            self._go(folder, "build.log", ["build", *options, "-o", str(made), "."])
+            made.rename(self.built)
+        size_mb = self.built.stat().st_size / 1e6
         elapsed_s = time.monotonic() - started
         self.search.report(
-            f"built the control plane in {elapsed_s:.0f} s: {self.program} ({size_mb:.0f} MB)"
+            f"built {self.program.title} in {elapsed_s:.0f} s: {self.built} ({size_mb:.0f} MB)"
         )
 
     def _lay_out(self, folder: Path, *, pinned: bool) -> None:
@@ -191,10 +240,10 @@ class _Build:
             abort=self.search.abort,
         )
         if exit_code != 0:
-            kept = self.program.parent / f"failed-{log_name}"
+            kept = self.built.parent / f"failed-{log_name}"
             log_file.replace(kept)
             raise ClusterError(
-                f"{self.go.version} could not build the control plane (exit code {exit_code}: "
+                f"{self.go.version} could not build {self.program.title} (exit code {exit_code}: "
                 f"{longrun.last_line(kept)}); all it said is in {kept}, and another try goes on "
                 "where this one ended"
             )
@@ -204,6 +253,6 @@ class _Build:
         lines = log_file.read_text(errors="replace").splitlines()
         downloads = sum(line.startswith("go: downloading ") for line in lines)
         self.search.report(
-            f"building the control plane: {elapsed_s:.0f} s, {downloads} modules downloaded, "
+            f"building {self.program.title}: {elapsed_s:.0f} s, {downloads} modules downloaded, "
             f"{len(lines) - downloads} packages compiled"
         )

@@ -51,7 +51,8 @@ def kube_apiserver(
         f"--advertise-address={ports.LOOPBACK}",
         "--endpoint-reconciler-type=none",
         f"--client-ca-file={files.ca_file}",
-        "--authorization-mode=RBAC",
+        # Node: a kubelet may see and do what its own node's pods need.
+        "--authorization-mode=Node,RBAC",
         # Components that serve HTTPS look for these and complain every few
         # seconds while they are missing.
         f"--requestheader-client-ca-file={files.front_proxy_ca}",

@@ -83,8 +83,8 @@ class Component:
 
     def terminate(self) -> None:
         """Ask it to end (SIGTERM); a paused one is woken, or it could not hear."""
-        self._send(signal.SIGTERM)
-        self._send(signal.SIGCONT)
+        self.send(signal.SIGTERM)
+        self.send(signal.SIGCONT)
 
     def kill(self) -> None:
         """End it at once (SIGKILL), paused or not, and wait until it is gone."""
@@ -93,11 +93,17 @@ class Component:
 
     def pause(self) -> None:
         """Freeze it (SIGSTOP): alive, holding its connections, answering nothing."""
-        self._send(signal.SIGSTOP)
+        self.send(signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let a paused one go on (SIGCONT)."""
-        self._send(signal.SIGCONT)
+        self.send(signal.SIGCONT)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal, if it is there."""
+        if self._process is not None:
+            # Popen looks first whether the process is there still.
+            self._process.send_signal(number)
 
     def wait(self, limit_s: float) -> bool:
         """Block until it has ended; False when the limit passed first."""
@@ -147,11 +153,6 @@ class Component:
             log.seek(max(self._log_start, size - _TAIL_BYTES))
             return log.read().decode(errors="replace")
         return ""
-
-    def _send(self, number: signal.Signals) -> None:
-        if self._process is not None:
-            # Popen looks first whether the process is there still.
-            self._process.send_signal(number)
 
     def __repr__(self) -> str:
         state = f"pid {self.pid}" if self.is_running else f"exit code {self.exit_code}"

@@ -1,4 +1,4 @@
-"""Turns the control plane's go.mod to another version of Kubernetes.
+"""Turns a program's go.mod to another version of Kubernetes.
 
 The sources are pinned to one version, with sums. Any other is for trying the
 operator against older and newer API servers: its go.mod is derived from the
@@ -58,18 +58,23 @@ def derive_go_mod(pinned: str, *, kubernetes_go_mod: str, kubernetes_version: st
         kubernetes_version: Such as ``1.35.2``.
     """
     staged_version = "v0." + kubernetes_version.removeprefix("1.")
-    etcd = re.search(r"go\.etcd\.io/etcd/client/v3 (v\S+)", kubernetes_go_mod)
-    if etcd is None:
-        raise ClusterError(
-            f"the go.mod of Kubernetes {kubernetes_version} names no etcd; try another version"
-        )
-    head = pinned.split("require (", 1)[0]
+    head, _, rest = pinned.partition("require (")
     requires = [
-        f"github.com/spf13/cobra {_required(pinned, 'github.com/spf13/cobra')}",
-        f"go.etcd.io/etcd/server/v3 {etcd.group(1)}",
         f"k8s.io/component-base {staged_version}",
         f"k8s.io/kubernetes v{kubernetes_version}",
     ]
+    # The first block is what the program itself imports; the second follows from it.
+    if "go.etcd.io/etcd/server/v3" in rest.partition(")")[0]:
+        etcd = re.search(r"go\.etcd\.io/etcd/client/v3 (v\S+)", kubernetes_go_mod)
+        if etcd is None:
+            raise ClusterError(
+                f"the go.mod of Kubernetes {kubernetes_version} names no etcd; try another version"
+            )
+        requires = [
+            f"github.com/spf13/cobra {_required(pinned, 'github.com/spf13/cobra')}",
+            f"go.etcd.io/etcd/server/v3 {etcd.group(1)}",
+            *requires,
+        ]
     staged = sorted(set(_STAGED.findall(kubernetes_go_mod)))
     replaces = [f"{module} => {module} {staged_version}" for module in staged]
     return head + _block("require", requires) + "\n" + _block("replace", replaces)
