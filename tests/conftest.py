@@ -12,6 +12,8 @@ pytest_plugins = [
     "support.helm",
     "support.kubectl",
     "support.prometheus",
+    "support.real_node",
+    "support.node_chain",  # After the one that it imports.
     "support.rights_used",
 ]
 
@@ -22,7 +24,7 @@ hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, prin
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") == "true" else "here")
 
 
-CLUSTER_FOLDERS = ("tests/apiserver/", "tests/image/")
+CLUSTER_FOLDERS = ("tests/apiserver/", "tests/image/", "tests/real_node/")
 """Tests that start a cluster, or a clean root: one after another, whoever else is at work."""
 
 

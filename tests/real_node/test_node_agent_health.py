@@ -28,11 +28,12 @@ async def test_a_card_that_is_unhealthy_takes_no_pod_until_it_is_healthy_again(
         if (await chain.slices(pod))["main"]["NVIDIA_VISIBLE_DEVICES"] == chain.card(0)
     ]
 
+    told = await chain.node_events()
     # put_cards waits until kubelet and operator count the healthy card only.
     await chain.put_cards(2, sick=(0,))
 
     assert await chain.allocatable() == SLOTS
-    ill = await chain.event("CardUnhealthy", chain.node.name)
+    ill = await chain.next_event("CardUnhealthy", after=told)
     assert (ill["type"], chain.card(0) in ill["message"]) == ("Warning", True)
     cards = (await chain.state(f"nodes/{chain.node.name}"))["cards"]
     assert {card["id"]: bool(card["state"]) for card in cards} == {
@@ -53,7 +54,7 @@ async def test_a_card_that_is_unhealthy_takes_no_pod_until_it_is_healthy_again(
     await chain.put_cards(2)
 
     assert await chain.allocatable() == 2 * SLOTS
-    well = await chain.event("CardHealthy", chain.node.name)
+    well = await chain.next_event("CardHealthy", after=told)
     assert (well["type"], chain.card(0) in well["message"]) == ("Normal", True)
     three = await chain.assert_sees_its_slices(real_namespace, "three")
     assert (await chain.slices(three))["main"]["NVIDIA_VISIBLE_DEVICES"] == chain.card(0)

@@ -7,6 +7,7 @@ import pytest
 from support import api_audit, node_chain
 from support import real_node as on_node
 from support.node_chain import PHASE, Chain, asking
+from vgpu_operator.node_agent import service
 
 pytestmark = pytest.mark.apiserver
 
@@ -83,29 +84,25 @@ async def test_of_the_agent(chain: Chain, real_namespace: str, how: str) -> None
     await chain.until_all_agree()
 
 
-async def test_of_an_agent_that_dies_inside_allocate(chain: Chain, real_namespace: str) -> None:
-    await chain.start_agent("--crash-after", "1")
-    await chain.create(real_namespace, "killed", asking("main", 2000))
+@pytest.mark.parametrize(
+    ("call", "left"),
+    [
+        pytest.param(1, "allocating", id="of the first container"),
+        pytest.param(2, "success", id="of the last container"),
+    ],
+)
+async def test_of_an_agent_that_dies_inside_allocate(
+    chain: Chain, real_namespace: str, call: int, left: str
+) -> None:
+    await chain.start_agent("--crash-after", str(call))
+    await chain.create(real_namespace, "struck", asking("left", 2000), asking("right", 3000))
 
-    refused = await on_node.until_phase(chain.kube, real_namespace, "killed", "Failed")
+    refused = await on_node.until_phase(chain.kube, real_namespace, "struck", "Failed")
+    assert chain.agent.exit_code == service.CRASHED
     await chain.start_agent()
 
     assert refused["status"]["reason"] == "UnexpectedAdmissionError"
-    await chain.create(real_namespace, "after", asking("main", 3000))
-    await chain.assert_sees_its_slices(real_namespace, "after")
-    await chain.until_all_agree()
-
-
-async def test_of_an_agent_that_dies_between_two_containers(
-    chain: Chain, real_namespace: str
-) -> None:
-    await chain.start_agent("--crash-after", "1")
-    await chain.create(real_namespace, "halved", asking("left", 2000), asking("right", 3000))
-    halved = await on_node.until_phase(chain.kube, real_namespace, "halved", "Failed")
-    await chain.start_agent()
-
-    assert halved["status"]["reason"] == "UnexpectedAdmissionError"
-    assert api_audit.annotations(halved)[PHASE] == "allocating"
+    assert api_audit.annotations(refused)[PHASE] == left
     await chain.create(real_namespace, "after", asking("main", 3000))
     await chain.assert_sees_its_slices(real_namespace, "after")
     await chain.until_all_agree()

@@ -7,6 +7,7 @@ components make a ``ControlPlane`` of their own and ask for
 ``control_plane_program`` only.
 """
 
+import contextlib
 import os
 import select
 import shutil
@@ -55,16 +56,26 @@ async def control_plane(
 ) -> AsyncIterator[ControlPlane]:
     """Run one control plane, without controllers and with an audit log, for all tests."""
     directory = tmp_path_factory.mktemp("control-plane")
+    async with running(request, ControlPlaneOptions(directory=directory, audit=True)) as plane:
+        yield plane
+
+
+@contextlib.asynccontextmanager
+async def running(
+    request: pytest.FixtureRequest, options: ControlPlaneOptions
+) -> AsyncIterator[ControlPlane]:
+    """Run a control plane in a folder of its own, whose logs stay when a test fails."""
+    assert options.directory is not None
     try:
-        async with ControlPlane(ControlPlaneOptions(directory=directory, audit=True)) as running:
-            yield running
+        async with ControlPlane(options) as plane:
+            yield plane
     except BaseException:
-        request.config.stash.setdefault(_KEPT_LOGS, []).append(directory / "logs")
+        request.config.stash.setdefault(_KEPT_LOGS, []).append(options.directory / "logs")
         raise
     if request.session.testsfailed:
-        request.config.stash.setdefault(_KEPT_LOGS, []).append(directory / "logs")
+        request.config.stash.setdefault(_KEPT_LOGS, []).append(options.directory / "logs")
     else:
-        shutil.rmtree(directory)
+        shutil.rmtree(options.directory)
 
 
 @pytest_asyncio.fixture

@@ -8,7 +8,7 @@ rights than it has in a cluster: those of ``rbac.yaml``, or those that the chart
 import base64
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import yaml
 from vgpu_operator.cli import grounds
 from vgpu_operator.cli.cluster import ports, probe, scheduler_config
 from vgpu_operator.cli.cluster.process import Component
+from vgpu_operator.cli.cluster.real_node.node import RealNode
 from vgpu_operator.kube import client, errors
 from vgpu_operator.model import settings as model_settings
 from vgpu_operator.vendors import registry
@@ -188,6 +189,28 @@ async def running(
     finally:
         await ground.stop()
         await stack.stop()
+
+
+def node_agent(node: RealNode, *, cards: Path, arguments: Sequence[str] = ()) -> Component:
+    """Return the node agent of a real node, not started yet, with simulated cards.
+
+    It has no more rights than a node agent in a cluster.
+
+    Args:
+        node: Whose kubelet it serves; started.
+        cards: The file that describes the cards.
+        arguments: More for its command line.
+    """
+    argv = [
+        *(sys.executable, "-m", "vgpu_operator", "agent"),
+        *("--backend", "simulated", "--node", node.name, "--cards", str(cards)),
+        *("--kubeconfig", str(node.kubeconfig_for_agent)),
+        *("--kubelet-dir", str(node.plugin_dir)),
+        *("--pod-resources", str(node.pod_resources_socket)),
+        *("--host-dir", str(node.folder / "vgpu")),
+        *arguments,
+    ]
+    return Component(f"{node.name}-agent", argv, log_file=node.log_file("agent"))
 
 
 async def _apply(kube: client.KubeClient, document: dict[str, Any]) -> None:

@@ -77,6 +77,21 @@ def test_program_is_built_once_and_taken_from_the_cache_after(
     assert "built the control plane" in lines[-1]
 
 
+def test_kubelet_is_built_from_sources_of_its_own_and_kept_beside_the_control_plane(
+    environment: dict[str, str],
+) -> None:
+    install_go(environment, GOOD_GO)
+    lines: list[str] = []
+
+    plane = binary.build_control_plane(report=lines.append, environment=environment)
+    kubelet = binary.build(binary.KUBELET, report=lines.append, environment=environment)
+
+    assert plane.name.startswith("controlplane-1.36.3-")
+    assert kubelet.name.startswith("kubelet-1.36.3-")
+    assert cached(environment) == sorted([plane.name, kubelet.name, "lock"])
+    assert "built the kubelet" in lines[-1]
+
+
 def test_build_is_static_stamped_and_bound_to_the_sums(environment: dict[str, str]) -> None:
     install_go(environment, GOOD_GO)
 

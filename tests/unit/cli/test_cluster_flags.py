@@ -44,8 +44,8 @@ def test_etcd_listens_on_loopback_only() -> None:
     ]
 
 
-def test_requests_are_authorized_by_roles() -> None:
-    assert "--authorization-mode=RBAC" in apiserver()
+def test_requests_are_authorized_by_roles_and_those_of_kubelets_by_their_node() -> None:
+    assert "--authorization-mode=Node,RBAC" in apiserver()
 
 
 def test_pods_need_no_service_account_where_nobody_makes_them() -> None:

@@ -20,13 +20,23 @@ require k8s.io/kms v0.0.0 // indirect
 """
 
 
-def pinned_go_mod() -> str:
-    folder = importlib.resources.files("vgpu_operator.cli.cluster") / "controlplane"
+def pinned_go_mod(program: str = "controlplane") -> str:
+    folder = importlib.resources.files("vgpu_operator.cli.cluster") / program
     return (folder / "go.mod").read_text()
 
 
-def test_pinned_version_is_the_one_that_go_mod_names() -> None:
-    assert f"k8s.io/kubernetes v{versions.PINNED}" in pinned_go_mod()
+@pytest.mark.parametrize("program", ["controlplane", "kubelet"])
+def test_pinned_version_is_the_one_that_go_mod_names(program: str) -> None:
+    assert f"k8s.io/kubernetes v{versions.PINNED}" in pinned_go_mod(program)
+
+
+def test_other_version_of_the_kubelet_asks_for_no_etcd() -> None:
+    derived = versions.derive_go_mod(
+        pinned_go_mod("kubelet"), kubernetes_go_mod=KUBERNETES_GO_MOD, kubernetes_version="1.35.2"
+    )
+
+    assert "etcd" not in derived
+    assert "\tk8s.io/component-base v0.35.2\n\tk8s.io/kubernetes v1.35.2\n)" in derived
 
 
 def test_linker_flags_stamp_the_version() -> None:

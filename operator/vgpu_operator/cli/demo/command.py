@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +21,7 @@ from vgpu_operator.cli import errors, options
 if TYPE_CHECKING:
     from vgpu_operator.cli import grounds
     from vgpu_operator.cli.cluster import sources
-    from vgpu_operator.cli.demo import story
+    from vgpu_operator.cli.demo import scene, story
     from vgpu_operator.kube import client
 
 NAMESPACE = "default"
@@ -53,6 +54,15 @@ def demo(
             help="local: made here for the demo; kind; current: the kubeconfig's context."
         ),
     ] = Where.LOCAL,
+    real_node: Annotated[
+        bool,
+        typer.Option(
+            "--real-node",
+            help="Run containers: a kubelet and containerd on this machine, with the node agent on"
+            " simulated cards. Needs root, containerd, runc and busybox-static.",
+            show_default=False,
+        ),
+    ] = False,
     keep: Annotated[
         bool,
         typer.Option("--keep", help="Leave it up until Ctrl-C or SIGTERM; print the kubeconfig."),
@@ -64,8 +74,13 @@ def demo(
     context: options.Context = None,
 ) -> None:
     """Show the whole protocol on a cluster without GPUs, step by step."""
+    if real_node and cluster is not Where.LOCAL:
+        raise typer.BadParameter(
+            f"--real-node makes a cluster of its own; leave out --cluster {cluster.value}"
+        )
     work = _demo(
         where=cluster,
+        real_node=real_node,
         keep=keep,
         output=output,
         kubeconfig=Path(kubeconfig) if kubeconfig else None,
@@ -96,17 +111,19 @@ async def _until_terminated(work: Coroutine[Any, Any, int]) -> int:
 async def _demo(
     *,
     where: Where,
+    real_node: bool,
     keep: bool,
     output: DemoOutput,
     kubeconfig: Path | None,
     context: str | None,
 ) -> int:
     from vgpu_operator.cli.cluster import sources
-    from vgpu_operator.cli.demo import story
     from vgpu_operator.kube import client
 
     begun = time.monotonic()
     quieten()
+    if real_node:
+        _require_containers()
     source = sources.cluster_source(
         where.value, report=_progress, kubeconfig_file=kubeconfig, context=context
     )
@@ -117,11 +134,12 @@ async def _demo(
                 kubeconfig=str(cluster.kubeconfig), context=cluster.context
             )
         )
-        scene = await stack.enter_async_context(_scene(cluster, kube))
+        play = _on_a_real_node if real_node else _on_simulated_nodes
+        played = await stack.enter_async_context(play(cluster, kube))
         ready_s = time.monotonic() - begun
-        _progress(f"demo: cluster, operator and two simulated nodes are up after {ready_s:.1f} s")
+        _progress(f"demo: cluster, operator and {played.nodes} are up after {ready_s:.1f} s")
         steps = []
-        async for step in story.tell(scene):
+        async for step in played.steps:
             steps.append(step)
             if output is DemoOutput.TEXT:
                 _print_step(len(steps), step)
@@ -133,8 +151,84 @@ async def _demo(
         else:
             await _print_end(kube, holds=holds, took_s=took_s)
         if keep:
-            await _keep(cluster, where)
+            await _keep(cluster, where, hint=played.hint)
     return 0 if holds else 1
+
+
+def _require_containers() -> None:
+    """Say at once, and not after minutes, where containers cannot run."""
+    from vgpu_operator.cli.cluster import errors as cluster_errors
+    from vgpu_operator.cli.cluster.real_node import requirements
+
+    reason = requirements.why_not()
+    if reason:
+        raise cluster_errors.ClusterError(
+            f"--real-node: {reason}; `vgpu demo` without it needs no containers"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Played:
+    """A story that is about to be told.
+
+    Attributes:
+        nodes: what it plays on, for the line that tells that all is up.
+        hint: one more thing to look at in a cluster that stays; may be empty.
+    """
+
+    steps: "AsyncIterator[scene.Step]"
+    nodes: str
+    hint: str = ""
+
+
+@contextlib.asynccontextmanager
+async def _on_simulated_nodes(
+    cluster: "sources.Cluster", kube: "client.KubeClient"
+) -> AsyncIterator[_Played]:
+    from vgpu_operator.cli.demo import story
+
+    async with _scene(cluster, kube) as set_up:
+        yield _Played(steps=story.tell(set_up), nodes="two simulated nodes")
+
+
+@contextlib.asynccontextmanager
+async def _on_a_real_node(
+    cluster: "sources.Cluster", kube: "client.KubeClient"
+) -> AsyncIterator[_Played]:
+    """Run operator, scheduler, a real node and its agent, all on our own control plane."""
+    from vgpu_operator.cli import grounds
+    from vgpu_operator.cli import stack as cli_stack
+    from vgpu_operator.cli.cluster.real_node import node as real_nodes
+    from vgpu_operator.cli.demo import real_story
+
+    plane = cluster.control_plane
+    if plane is None:
+        raise TypeError("a real node stands beside a control plane of ours")
+    async with contextlib.AsyncExitStack() as stack:
+        node = await stack.enter_async_context(
+            real_nodes.RealNode(plane, name=real_story.NODE, report=_progress)
+        )
+        running, replica = await stack.enter_async_context(
+            cli_stack.running(grounds.LocalGround(plane), kube)
+        )
+        cards = node.folder / "cards.json"
+        cards.write_text(real_story.cards_file())
+        agent = cli_stack.node_agent(node, cards=cards)
+        stack.push_async_callback(agent.stop)
+        agent.start()
+        set_up = real_story.Scene(
+            kube=kube,
+            node=node,
+            agent=agent,
+            metrics_url=replica.metrics_url,
+            scheduler_name=running.settings.scheduler_name,
+            namespace=NAMESPACE,
+        )
+        yield _Played(
+            steps=real_story.tell(set_up),
+            nodes="a real node",
+            hint=f"ls {node.pod_logs}  # what the containers wrote",
+        )
 
 
 @contextlib.asynccontextmanager
@@ -207,7 +301,7 @@ def quieten() -> None:
     )
 
 
-def _print_step(number: int, step: "story.Step") -> None:
+def _print_step(number: int, step: "scene.Step") -> None:
     say: Callable[[str], Any] = sys.stdout.write
     say(f"\n{number}. {step.title}  ({step.took_s:.1f} s)\n")
     say("   " + step.told.replace("\n", "\n   ") + "\n")
@@ -238,7 +332,7 @@ async def _print_end(kube: "client.KubeClient", *, holds: bool, took_s: float) -
     sys.stdout.write(f"\n{verdict}; the demo took {took_s:.1f} s.\n")
 
 
-def _as_json(steps: list["story.Step"], *, holds: bool, took_s: float) -> dict[str, Any]:
+def _as_json(steps: list["scene.Step"], *, holds: bool, took_s: float) -> dict[str, Any]:
     return {
         "kind": "Demo",
         "ok": holds,
@@ -263,7 +357,7 @@ def _as_json(steps: list["story.Step"], *, holds: bool, took_s: float) -> dict[s
     }
 
 
-async def _keep(cluster: "sources.Cluster", where: Where) -> None:
+async def _keep(cluster: "sources.Cluster", where: Where, *, hint: str = "") -> None:
     """Say how to reach the cluster, and wait for Ctrl-C or SIGTERM."""
     sys.stdout.write(
         f"\nThe {where.value} cluster stays up until Ctrl-C. Look around in another terminal:\n"
@@ -271,6 +365,8 @@ async def _keep(cluster: "sources.Cluster", where: Where) -> None:
         "  kubectl get nodes,pods -o wide\n"
         "  vgpu nodes; vgpu pods -A\n"
     )
+    if hint:
+        sys.stdout.write(f"  {hint}\n")
     sys.stdout.flush()
     with contextlib.suppress(asyncio.CancelledError):
         await asyncio.Event().wait()

@@ -1,25 +1,18 @@
-"""The demo's story: steps that do something and check what came of it."""
+"""The demo's story on nodes that are objects only: no container runs, no GPU is needed."""
 
 import asyncio
 import datetime
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import Any
-
-import aiohttp
-import yaml
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 from vgpu_operator.agent import simulator, spec
-from vgpu_operator.kube import client, paths
+from vgpu_operator.cli.demo import scene as scenes
+from vgpu_operator.cli.demo.scene import CARD_MIB, CARD_TYPE, Check, Json, Step, settled
+from vgpu_operator.kube import paths
 from vgpu_operator.wire import handshake, keys
 
-Json = dict[str, Any]
-
-STEP_LIMIT_S = 30.0
-LOOK_AGAIN_S = 0.1
 NODES = ("vgpu-demo-a", "vgpu-demo-b")
-CARD_MIB = 24576
 HANDSHAKE = "hami.io/node-handshake"
 
 SETTINGS: Json = {"handshake": {"intervalS": 1.0, "expiryS": 3.0}}
@@ -28,86 +21,17 @@ SETTINGS: Json = {"handshake": {"intervalS": 1.0, "expiryS": 3.0}}
 SIMULATION: Json = {
     "roundInterval": 0.5,
     "nodes": [
-        {"name": name, "cards": 2, "memory": CARD_MIB, "type": "NVIDIA A10", "delay": "0.1s"}
+        {"name": name, "cards": 2, "memory": CARD_MIB, "type": CARD_TYPE, "delay": "0.1s"}
         for name in NODES
     ],
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """What a step expected and what it observed."""
-
-    what: str
-    expected: Any
-    observed: Any
-
-    @property
-    def holds(self) -> bool:
-        """Whether both are equal."""
-        return bool(self.expected == self.observed)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One finished step.
-
-    Attributes:
-        title: what was done.
-        told: what happened, for a person.
-        shown: text as kubectl would print it; may be empty.
-        took_s: how long it took.
-    """
-
-    title: str
-    told: str
-    checks: tuple[Check, ...]
-    shown: str = ""
-    took_s: float = 0.0
-
-    @property
-    def holds(self) -> bool:
-        """Whether every check holds."""
-        return all(check.holds for check in self.checks)
-
-
 @dataclass(slots=True, kw_only=True)
-class Scene:
-    """Where the story plays.
+class Scene(scenes.Scene):
+    """Where this story plays: two simulated nodes."""
 
-    Attributes:
-        metrics_url: the operator's.
-        namespace: where the demo's pods live.
-    """
-
-    kube: client.KubeClient
     sim: simulator.Simulator
-    metrics_url: str
-    scheduler_name: str
-    namespace: str
-    pods: list[str] = field(default_factory=list)
-
-    async def create(self, pod: Json) -> None:
-        """Create a pod and remember it for the clean-up."""
-        await self.kube.create(paths.namespaced(self.namespace, "pods"), pod)
-        self.pods.append(pod["metadata"]["name"])
-
-    async def delete(self, name: str) -> None:
-        """Delete a pod as ``kubectl delete pod --now`` does: the kubelet lets it end first."""
-        await self.kube.delete(paths.pod(self.namespace, name), grace_s=1)
-
-    async def pod(self, name: str) -> Json:
-        """Read a pod."""
-        return await self.kube.get(paths.pod(self.namespace, name))
-
-    async def known_cards(self) -> list[str]:
-        """Return the demo's cards that the operator's ledger holds, by its metrics."""
-        async with aiohttp.ClientSession() as session:
-            answer = await session.get(f"{self.metrics_url}/metrics")
-            text = await answer.text()
-        series = [x for x in text.splitlines() if x.startswith("hami_gpu_memory_limit_bytes{")]
-        cards = [x.split('device_uuid="')[1].split('"')[0] for x in series]
-        return sorted(card for card in cards if "vgpu-demo-" in card)
 
     def manifest(
         self, name: str, *, memory: int, count: int = 1, annotations: Json | None = None
@@ -133,38 +57,20 @@ class Scene:
         }
 
 
-async def settled(
-    look: Callable[[], Awaitable[Any]], expected: Any, *, limit_s: float = STEP_LIMIT_S
-) -> Any:
-    """Look until what is seen is what was expected, or the time is over; return what was seen."""
-    deadline = time.monotonic() + limit_s
-    while True:
-        observed = await look()
-        if observed == expected or time.monotonic() > deadline:
-            return observed
-        await asyncio.sleep(LOOK_AGAIN_S)
-
-
-async def tell(scene: Scene) -> AsyncIterator[Step]:
+def tell(scene: Scene) -> AsyncIterator[Step]:
     """Play the story, step by step."""
-    for step in (
-        _cards_register,
-        _two_pods_share,
-        _annotations,
-        _third_is_refused,
-        _deletion_lets_it_in,
-        _silence_alone_removes_nothing,
-        _vanished_plugin,
-    ):
-        begun = time.monotonic()
-        done = await step(scene)
-        yield Step(
-            title=done.title,
-            told=done.told,
-            checks=done.checks,
-            shown=done.shown,
-            took_s=time.monotonic() - begun,
-        )
+    return scenes.play(
+        scene,
+        (
+            _cards_register,
+            _two_pods_share,
+            _annotations,
+            _third_is_refused,
+            _deletion_lets_it_in,
+            _silence_alone_removes_nothing,
+            _vanished_plugin,
+        ),
+    )
 
 
 async def _cards_register(scene: Scene) -> Step:
@@ -186,10 +92,10 @@ async def _cards_register(scene: Scene) -> Step:
 async def _two_pods_share(scene: Scene) -> Step:
     packed = {keys.CARD_POLICY: "binpack"}
     await scene.create(scene.manifest("notebook", memory=12000, annotations=packed))
-    first = await _success_on(scene, "notebook")
+    first = await scenes.success_on(scene, "notebook")
     await scene.create(scene.manifest("inference", memory=10000, annotations=packed))
-    second = await _success_on(scene, "inference")
-    cards = [await _card_of(scene, name) for name in ("notebook", "inference")]
+    second = await scenes.success_on(scene, "inference")
+    cards = [await scenes.card_of(scene, name) for name in ("notebook", "inference")]
     return Step(
         title="Two pods share one card",
         told="notebook asks for 12,000 MiB and inference for 10,000 MiB of a 24,576 MiB card."
@@ -206,7 +112,7 @@ async def _two_pods_share(scene: Scene) -> Step:
 async def _annotations(scene: Scene) -> Step:
     pod = await scene.pod("inference")
     texts = pod["metadata"]["annotations"]
-    card = await _card_of(scene, "inference")
+    card = await scenes.card_of(scene, "inference")
     return Step(
         title="What stands on the pod",
         told="The promise stays for the pod's life. The work list is empty: the plugin has"
@@ -219,13 +125,13 @@ async def _annotations(scene: Scene) -> Step:
             ),
             Check(what="node", expected=NODES[0], observed=texts.get(keys.ASSIGNED_NODE)),
         ),
-        shown=_as_kubectl_shows(pod),
+        shown=scenes.as_kubectl_shows(pod),
     )
 
 
 async def _third_is_refused(scene: Scene) -> Step:
     await scene.create(scene.manifest("training", memory=14000, count=2))
-    message = await _first_answer(lambda: _why_pending(scene, "training"))
+    message = await scenes.first_answer(lambda: scenes.why_pending(scene, "training"))
     reason = "1/2 CardInsufficientMemory"
     return Step(
         title="A third pod does not fit",
@@ -250,7 +156,7 @@ async def _deletion_lets_it_in(scene: Scene) -> Step:
     begun = time.monotonic()
     await scene.delete("notebook")
     scene.pods.remove("notebook")
-    phase = await _success_on(scene, "training")
+    phase = await scenes.success_on(scene, "training")
     took_s = time.monotonic() - begun
     return Step(
         title="Deleting one lets it in by itself",
@@ -274,7 +180,7 @@ async def _silence_alone_removes_nothing(scene: Scene) -> Step:
         observed = [card for card in await scene.known_cards() if card in mine]
         if observed != mine:
             break
-        await asyncio.sleep(LOOK_AGAIN_S)
+        await asyncio.sleep(scenes.LOOK_AGAIN_S)
     return Step(
         title="An unanswered handshake alone removes nothing",
         told=f"The handshake on {node} is years old now, but the kubelet still lists the cards:"
@@ -304,56 +210,13 @@ async def _those_known(scene: Scene, cards: list[str]) -> list[str]:
     return [card for card in await scene.known_cards() if card in cards]
 
 
-async def _success_on(scene: Scene, pod: str) -> str | None:
-    async def phase() -> str | None:
-        texts = (await scene.pod(pod))["metadata"].get("annotations", {})
-        found: str | None = texts.get(keys.BIND_PHASE)
-        return found
-
-    observed: str | None = await settled(phase, "success")
-    return observed
-
-
-async def _card_of(scene: Scene, pod: str) -> str:
-    texts = (await scene.pod(pod))["metadata"].get("annotations", {})
-    return str(texts.get("hami.io/vgpu-devices-allocated", "")).split(",")[0]
-
-
-async def _why_pending(scene: Scene, pod: str) -> str | None:
-    for condition in (await scene.pod(pod))["status"].get("conditions", ()):
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return str(condition.get("message", ""))
-    return None
-
-
-async def _first_answer(look: Callable[[], Awaitable[str | None]]) -> str | None:
-    """Look until there is an answer or the time is over."""
-
-    async def answered() -> bool:
-        return await look() is not None
-
-    await settled(answered, expected=True)
-    return await look()
-
-
 async def _handshake_state(scene: Scene, node: str) -> str:
     texts = (await scene.kube.get(paths.node(node)))["metadata"].get("annotations", {})
     return handshake.decode_handshake(texts.get(HANDSHAKE)).state.value
 
 
 async def _node_annotations(scene: Scene, node: str) -> str:
-    return _as_kubectl_shows(await scene.kube.get(paths.node(node)))
-
-
-def _as_kubectl_shows(thing: Json) -> str:
-    """Return name and protocol annotations as ``kubectl get -o yaml`` prints them."""
-    texts = thing["metadata"].get("annotations") or {}
-    ours = {key: text for key, text in sorted(texts.items()) if key.startswith(keys.DOMAIN)}
-    shown = {
-        "kind": thing["kind"],
-        "metadata": {"annotations": ours, "name": thing["metadata"]["name"]},
-    }
-    return yaml.safe_dump(shown, sort_keys=False, width=100, allow_unicode=True).rstrip()
+    return scenes.as_kubectl_shows(await scene.kube.get(paths.node(node)))
 
 
 def simulation() -> spec.Simulation:

@@ -79,8 +79,13 @@ class Kubelet:
             "enforceNodeAllocatable": [],
             "makeIPTablesUtilChains": False,
             "resolvConf": "",
+            # There is none. Without an address the kubelet posts an event at every look at a pod.
+            "clusterDNS": [ports.LOOPBACK],
             # The default of 10 s is how long a change of the devices would wait.
             "nodeStatusUpdateFrequency": "1s",
+            # A status in which nothing is new is written as seldom as elsewhere: every
+            # write of the Node is in the way of whoever locks it.
+            "nodeStatusReportFrequency": "5m",
             # The machine is somebody's own: its full disk is no reason to evict a pod.
             "evictionHard": {"memory.available": "50Mi"},
             "imageGCHighThresholdPercent": 100,
