@@ -241,6 +241,8 @@ class Kubelet:
         pod = self._pods.get(uid)
         if pod is None:
             return
+        if stop_s := min(self._switches.stop_s, objects.grace_s(pod)):
+            await self._sleep(stop_s)
         with contextlib.suppress(errors.NotFound, errors.Conflict):
             await perform.patiently(
                 lambda: self._client.delete(_path(pod), grace_s=0, uid=uid), self._sleep

@@ -41,6 +41,7 @@ class SimulatedNode:
         self._devices = dict(entry.devices_of(name))
         self.switches = switches.Switches(
             delay_s=entry.delay,
+            stop_s=entry.stop,
             never_answer=entry.failures.never_answer,
             fail=entry.failures.fail,
             die_after_first_container=entry.failures.die_after_first_container,

@@ -69,6 +69,12 @@ def is_deleting(pod: Mapping[str, Any]) -> bool:
     return "deletionTimestamp" in shape.mapping(pod.get("metadata"))
 
 
+def grace_s(pod: Mapping[str, Any]) -> float:
+    """Return how long the containers of a deleted Pod get to end."""
+    given = shape.mapping(pod.get("metadata")).get("deletionGracePeriodSeconds")
+    return float(given) if isinstance(given, int) else 0.0
+
+
 def is_new(pod: Mapping[str, Any]) -> bool:
     """Whether no kubelet has taken the Pod in yet."""
     status = shape.mapping(pod.get("status"))

@@ -116,3 +116,6 @@ async def _call(
         case effects_agent.PatchNode(name=name, resource_version=version, annotations=changes):
             metadata = {"resourceVersion": version, "annotations": dict(changes)}
             return objects.node_seen(await client.patch(paths.node(name), {"metadata": metadata}))
+        case effects_agent.Pause():
+            # HAMi's plugin, which is what is played here, never waits.
+            raise AssertionError("no conversation of a simulated plugin pauses")

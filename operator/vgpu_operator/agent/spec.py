@@ -100,6 +100,7 @@ class Node(section.Section):
         name: the node's name; or else ``prefix``, which the numbers from 1 are put behind.
         cards: every card, or how many cards like ``card`` fields on this level say.
         delay: how long the plugin takes over one Allocate call.
+        stop: how long the containers of a deleted pod take to end, at most its grace period.
         handshake: whether the plugins report; left out, each does as its vendor's does.
         labels: labels of the Node object when the agent creates it.
         dialect: which one the node's plugins speak: ``hami``, or the
@@ -120,6 +121,7 @@ class Node(section.Section):
     vendor: str = "NVIDIA"
     numa_nodes: int | None = pydantic.Field(default=None, ge=1)
     delay: Seconds = 0.0
+    stop: Seconds = 0.0
     failures: Failures = Failures()
     handshake: bool | None = None
     kubelet: bool = True

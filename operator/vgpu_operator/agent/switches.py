@@ -11,6 +11,7 @@ class Switches:
 
     Attributes:
         delay_s: how long the plugin takes over one Allocate call.
+        stop_s: how long the containers of a deleted pod take to end.
         never_answer: the plugin takes calls and never answers.
         fail: the plugin finds the pod and breaks down.
         die_after_first_container: the node falls silent after its next served container.
@@ -19,6 +20,7 @@ class Switches:
     """
 
     delay_s: float = 0.0
+    stop_s: float = 0.0
     never_answer: bool = False
     fail: bool = False
     die_after_first_container: bool = False

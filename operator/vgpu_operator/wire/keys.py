@@ -55,6 +55,15 @@ WAKE: Final = "vgpu-operator.io/wake"
 """Node annotation of ours: rewritten when cards became free while pods wait,
 because kube-scheduler tries refused pods again on any change of a Node."""
 
+DEVICE_IDS: Final = "vgpu-operator.io/device-ids"
+"""Pod annotation of ours: the kubelet's device ids that the node agent has served, by
+container: ``{"main": ["GPU-a-0"]}``. Allocate names no pod, so it is looked up before a start."""
+
 FENCE: Final = "vgpu-operator.io/fenced"
 """Pod annotation of ours: written before the lock of a living, unbound pod is
 taken over, so that an older Binding for it fails by its resourceVersion."""
+
+NOMINATION: Final = "vgpu-operator.io/nomination"
+"""Pod annotation of ours: the node whose cards are held for the pod while pods of lower
+priority leave it, until when, and who they are. ``status.nominatedNodeName`` alone would not
+say that it is ours, and kube-scheduler may clear it."""

@@ -204,6 +204,70 @@ def take_first(text: str) -> tuple[int, allocation.ContainerShares, str] | None:
     return None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """The first container segment of a to-allocate text that names a device.
+
+    Attributes:
+        index: its place in the text.
+        offset: of its first character in the text.
+        text: what it says, readable or not.
+        of: how many container segments the text has.
+        left: how many of these name a device, this one included.
+        rest: the text without what it says; every other character stays.
+    """
+
+    index: int
+    offset: int
+    text: str
+    of: int
+    left: int
+    rest: str
+
+    def decode(self, *, key: str = "") -> allocation.ContainerShares:
+        """Return its devices.
+
+        Raises:
+            DecodeError: an entry is unreadable.
+        """
+        return tuple(
+            _decode_placed(entry, key=key, segment=self.index, offset=self.offset + at)
+            for at, entry in _entries(self.text)
+        )
+
+
+def next_segment(text: str) -> Segment | None:
+    """Find the container that is served next; None when no device is left.
+
+    >>> found = next_segment(";GPU-a0,NVIDIA,2000,10:;GPU-a1,NVIDIA,3000,20:;")
+    >>> found.index, found.of, found.left, found.rest
+    (1, 3, 2, ';;GPU-a1,NVIDIA,3000,20:;')
+    >>> found.decode()[0].memory_mib, next_segment(";;;")
+    (2000, None)
+    """
+    segments = list(_split(text, ";"))
+    named = [place for place, (_, segment) in enumerate(segments) if any(_entries(segment))]
+    if not named:
+        return None
+    first = named[0]
+    offset, said = segments[first]
+    return Segment(
+        index=first,
+        offset=offset,
+        text=said,
+        of=len(segments) - (not segments[-1][1].strip()),
+        left=len(named),
+        rest=text[:offset] + text[offset + len(said) :],
+    )
+
+
+def _decode_placed(entry: str, *, key: str, segment: int, offset: int) -> allocation.DeviceShare:
+    try:
+        return _decode_entry(entry)
+    except errors.DecodeError as fault:
+        raise errors.DecodeError(fault.reason, key=key, segment=segment, offset=offset) from fault
+
+
 def _container_segments(text: str, containers: int | None) -> list[tuple[int, str]]:
     segments = list(_split(text, ";"))
     if not segments[-1][1].strip():

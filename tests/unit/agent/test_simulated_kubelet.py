@@ -311,3 +311,25 @@ async def test_a_deletion_that_an_answer_shows_before_the_watch_is_seen():
         w.sim.node("sim-1").kubelet.remember_pod(answer)
 
         await w.kube.until(lambda: w.pod("p1") == {})
+
+
+async def test_containers_end_after_their_time_and_within_the_grace_period():
+    async with world({**ONE_NODE, "stop": "4s"}) as w:
+        for name, grace_s in (("patient", 9), ("hasty", 3), ("at-once", 0)):
+            w.bind(name, ENTRY)
+            await w.until_phase(name, "Running")
+            raw = w.pod(name)
+            going = {
+                "deletionTimestamp": "2026-01-15T10:00:00Z",
+                "deletionGracePeriodSeconds": grace_s,
+            }
+            w.kube.put(pod_path(name), {**raw, "metadata": {**raw["metadata"], **going}})
+            await settle()
+
+        await w.kube.until(lambda: w.pod("at-once") == {})
+        assert (w.sleep.asleep(4.0), w.sleep.asleep(3.0)) == (1, 1)
+        assert w.phase("patient") == w.phase("hasty") == "Running"
+        w.sleep.end(3.0)
+        await w.kube.until(lambda: w.pod("hasty") == {})
+        w.sleep.end(4.0)
+        await w.kube.until(lambda: w.pod("patient") == {})

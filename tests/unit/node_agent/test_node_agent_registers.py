@@ -41,6 +41,16 @@ async def test_a_kubelet_that_was_restarted_gets_the_devices_again(world: World)
     assert world.phase("p2") == "success"
 
 
+async def test_a_new_kubelet_that_left_our_socket_there_is_told_of_us_too(world: World):
+    await world.start_and_register()
+
+    await world.kubelet.stop()
+    await world.kubelet.start(sweeps=False)
+
+    await world.kubelet.until_listed(healthy=8)
+    assert len(world.kubelet.registrations) == 2
+
+
 async def test_a_pod_that_was_half_served_before_the_kubelet_s_restart_is_failed(world: World):
     """Must hold 2, 5: the kubelet begins again; the second's slice is not the first's."""
     await world.start_and_register()

@@ -110,6 +110,17 @@ async def test_a_pod_of_one_container_costs_the_api_server_four_requests(world: 
     ]
 
 
+async def test_what_is_remembered_of_a_pod_never_refuses_it(world: World):
+    await world.start_and_register()
+    world.bind("p1", entry(0) + ";", phase="failed")
+    ids = await world.kubelet.choose(1)
+
+    world.bind("p1", entry(0) + ";")
+    await world.kubelet.allocate(ids)
+
+    assert (world.phase("p1"), world.lock_text) == ("success", None)
+
+
 async def test_a_wrong_entry_fails_its_pod_and_frees_the_lock(world: World):
     await world.start_and_register()
     world.bind("p1", "GPU-elsewhere,NVIDIA,1,1:;")
@@ -177,39 +188,52 @@ async def test_a_kubelet_that_hung_up_takes_no_entry(world: World):
     await world.start_and_register()
     world.bind("p1", entry(0) + ";")
     ids = await world.kubelet.choose(1)
-    held = asyncio.Event()
-    gone = asyncio.Event()
-    slow = _Slow(world, held, gone)
+    read = _Held(world, "GET")
 
     call = asyncio.ensure_future(world.kubelet.allocate(ids))
-    await held.wait()
+    await read.came.wait()
     call.cancel()
-    await slow.until_hung_up()
-    gone.set()
+    await until(lambda: world.hung_up)
+    read.goes_on.set()
 
     await world.kubelet.admit("p1")
     assert (world.phase("p1"), world.lock_text) == ("success", None)
     assert len(world.kube.sent("PATCH", "/pods/p1")) == 1
 
 
-class _Slow:
-    """Holds the next read of the Node until told otherwise."""
+async def test_an_agent_that_is_asked_to_stop_ends_what_it_has_begun(world: World):
+    """Must hold 2: the pod is served already, so its turn is ended too."""
+    await world.start_and_register()
+    world.bind("p1", entry(0) + ";")
+    ids = await world.kubelet.choose(1)
+    unlocking = _Held(world, "PATCH")
 
-    def __init__(self, world: World, held: asyncio.Event, released: asyncio.Event) -> None:
+    call = asyncio.ensure_future(world.kubelet.allocate(ids))
+    await unlocking.came.wait()
+    stop = asyncio.ensure_future(world.stop())
+    with pytest.raises(grpc.aio.AioRpcError):
+        await call
+    unlocking.goes_on.set()
+    await stop
+
+    assert (world.phase("p1"), world.lock_text) == ("success", None)
+
+
+class _Held:
+    """Holds the next request of one kind about the Node until told otherwise."""
+
+    def __init__(self, world: World, verb: str) -> None:
+        self.came = asyncio.Event()
+        self.goes_on = asyncio.Event()
+        self._verb = verb
         self._ask = world.kube.request
-        self._held, self._released = held, released
-        self._world = world
-        world.kube.request = self._request  # type: ignore[method-assign]
+        world.kube.request = self._request
 
     async def _request(self, verb: str, path: str, **rest: Any) -> Any:
-        if (verb, path) == ("GET", NODE_PATH) and not self._held.is_set():
-            self._held.set()
-            await self._released.wait()
+        if (verb, path) == (self._verb, NODE_PATH) and not self.came.is_set():
+            self.came.set()
+            await self.goes_on.wait()
         return await self._ask(verb, path, **rest)
-
-    async def until_hung_up(self) -> None:
-        """Return once the agent has seen the kubelet go."""
-        await until(lambda: self._world.hung_up)
 
 
 # Failure switches.

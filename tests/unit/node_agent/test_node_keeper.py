@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from support import node_agent_world
+from support import node_agent_world, waiting
 from support.agent_world import REGISTER
 from support.node_agent_world import NODE, NODE_PATH, World
 from vgpu_operator.kube import errors
@@ -79,6 +79,21 @@ async def test_a_watch_that_is_too_old_begins_with_a_list(
     registered.write_node({REGISTER: None})
 
     await until_register(registered, right)
+
+
+async def test_news_from_before_our_own_write_is_none(registered: World):
+    """The answer to a write may be faster than the watch, which then shows the edit once more."""
+    keeper = registered.agent.keeper
+    written = registered.kube.objects[NODE_PATH]
+    older = {"metadata": {**written["metadata"], "resourceVersion": "1", "annotations": {}}}
+    registered.kube.requests.clear()
+
+    keeper._take_in(older)
+    await waiting.settled()
+
+    assert registered.kube.sent("PATCH") == []
+    assert keeper.seen is not None
+    assert REGISTER in keeper.seen.annotations
 
 
 async def test_a_node_that_comes_later_is_registered_then(folder: Path):
