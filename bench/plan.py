@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from bench import burst, columns, freed, machine, quantiles, scale, scrape
+from bench import burst, columns, freed, machine, preemption, quantiles, scale, scrape
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +24,16 @@ async def in_process(effort: Effort) -> list[dict[str, Any]]:
     """Filter and scores without HTTP, from 100 to 20,000 nodes, beside plain loops."""
     sizes = (100, 1_000, 5_000) if effort.quick else (100, 500, 1_000, 2_000, 5_000, 10_000, 20_000)
     return [columns.measure(nodes=size, pods=10 * size, quick=effort.quick) for size in sizes]
+
+
+async def preempting(effort: Effort) -> list[dict[str, Any]]:
+    """Plans of preemption without HTTP, all pods of one priority, and of many."""
+    sizes = (100, 1_000) if effort.quick else (100, 1_000, 5_000)
+    return [
+        preemption.measure(nodes=size, levels=levels, quick=effort.quick)
+        for size in sizes
+        for levels in (1, 900)
+    ]
 
 
 async def over_http(effort: Effort) -> list[dict[str, Any]]:
@@ -118,6 +128,7 @@ async def scraped(effort: Effort) -> list[dict[str, Any]]:
 
 PARTS: dict[str, Part] = {
     "in process": in_process,
+    "preemption": preempting,
     "over http": over_http,
     "scraped": scraped,
     "one node": one_node,

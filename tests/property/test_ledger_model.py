@@ -16,6 +16,17 @@ from vgpu_operator.scheduling import fit
 VENDOR = clusters.VENDOR
 NAMES = ("node-a", "node-b")
 UIDS = ("u1", "u2", "u3", "u4")
+PRIORITIES = (0, 9)
+LOWEST = PRIORITIES[0]
+ASKED = (
+    (False, None, ""),
+    (True, None, ""),
+    (False, 0, ""),
+    (True, 0, "u1"),
+    (True, 9, ""),
+    (False, 9, "u1"),
+)
+"""Snapshots that are looked at: with claims, for which priority, without which pod's own."""
 START = datetime(2026, 1, 15, 10, 0, tzinfo=UTC)
 PROBE = clusters.wish(clusters.asks(memory_mib=40, cores_percent=20), uid="probe")
 
@@ -121,6 +132,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         self.records: dict[str, records.PodRecord] = {}
         self.assumed: dict[str, tuple[request.PodRequest, allocation.Allocation]] = {}
         self.claims: dict[str, tuple[request.PodRequest, allocation.Allocation, datetime]] = {}
+        self.kept: dict[str, tuple[request.PodRequest, allocation.Allocation, int, datetime]] = {}
         self.gone: set[str] = set()
         self.now = START
         self.last_generation = 0
@@ -164,6 +176,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
     def node_goes(self, name: str) -> None:
         self.books.forget_node(name)
         self.nodes.pop(name, None)
+        self.kept = {uid: one for uid, one in self.kept.items() if one[1].node != name}
 
     @rule(record=pods())
     def pod_is_seen(self, record: records.PodRecord) -> None:
@@ -181,6 +194,8 @@ class LedgerAgainstModel(RuleBasedStateMachine):
             if record.node or record.ended:
                 self.assumed.pop(uid, None)
                 self.claims.pop(uid, None)
+            if record.node or record.ended or record.deleting:
+                self.kept.pop(uid, None)
 
     @rule(pair=assumptions())
     def pod_is_assumed(self, pair: tuple[request.PodRequest, allocation.Allocation]) -> None:
@@ -191,6 +206,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         self.books.assume(*pair)
         self.assumed[uid] = pair
         self.claims.pop(uid, None)
+        self.kept.pop(uid, None)
 
     @rule(uid=st.sampled_from(UIDS))
     def binding_fails(self, uid: str) -> None:
@@ -204,6 +220,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         self.records.pop(uid, None)
         self.assumed.pop(uid, None)
         self.claims.pop(uid, None)
+        self.kept.pop(uid, None)
 
     @precondition(lambda self: self.gone)
     @rule()
@@ -231,17 +248,51 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         self.now += timedelta(seconds=seconds)
         self.books.expire_claims(self.now)
         self.claims = {uid: one for uid, one in self.claims.items() if one[2] > self.now}
+        over = {uid for uid, one in self.kept.items() if one[3] <= self.now}
+        assert {one.pod.uid for one in self.books.expire_nominations(self.now)} == over
+        self.kept = {uid: one for uid, one in self.kept.items() if uid not in over}
+
+    @rule(pair=assumptions(), priority=st.sampled_from(PRIORITIES), seconds=st.integers(1, 5))
+    def cards_are_kept(
+        self, pair: tuple[request.PodRequest, allocation.Allocation], priority: int, seconds: int
+    ) -> None:
+        uid = pair[0].pod.uid
+        until = self.now + timedelta(seconds=seconds)
+        record = self.records.get(uid)
+        waits = uid not in self.gone and uid not in self.assumed
+        if record is not None:
+            waits = waits and not (record.node or record.ended or record.deleting)
+
+        assert self.books.nominate(pair[0], priority, pair[1], until) == waits
+
+        if waits:
+            self.kept[uid] = (*pair, priority, until)
+
+    @rule(uid=st.sampled_from(UIDS))
+    def keeping_ends(self, uid: str) -> None:
+        assert (self.books.end_nomination(uid) is not None) == (uid in self.kept)
+        self.kept.pop(uid, None)
 
     def effective(self) -> list[records.PodRecord]:
         bound = [record for uid, record in self.records.items() if uid not in self.assumed]
         return bound + [clusters.pod(*pair, init_done=False) for pair in self.assumed.values()]
 
-    def twin(self, *, with_claims: bool = False) -> slow_twin.Twin:
-        claimed = [clusters.pod(*one[:2], init_done=False) for one in self.claims.values()]
+    def twin(
+        self, *, with_claims: bool = False, priority: int | None = None, without: str = ""
+    ) -> slow_twin.Twin:
+        """Return the twin with what is claimed and kept as pods; each pod once on a node."""
+        seen = {
+            (uid, one[1].node): clusters.pod(*one[:2], init_done=False)
+            for uid, one in self.claims.items()
+            if with_claims and uid != without
+        }
+        seen |= {
+            (uid, one[1].node): clusters.pod(*one[:2], init_done=False)
+            for uid, one in self.kept.items()
+            if priority is not None and one[2] >= priority and uid != without
+        }
         return slow_twin.Twin(
-            clusters.Cluster(
-                nodes=self.nodes, pods=self.effective() + (claimed if with_claims else [])
-            )
+            clusters.Cluster(nodes=self.nodes, pods=self.effective() + list(seen.values()))
         )
 
     @invariant()
@@ -260,10 +311,12 @@ class LedgerAgainstModel(RuleBasedStateMachine):
 
     @invariant()
     def answers_are_those_of_a_ledger_built_anew(self) -> None:
-        for with_claims in (False, True):
-            view = self.books.snapshot(with_claims=with_claims)
+        for with_claims, priority, without in ASKED:
+            view = self.books.snapshot(
+                with_claims=with_claims, without_claim_of=without or None, for_priority=priority
+            )
             found = fit.place(view, NAMES, PROBE, fit.Defaults())
-            twin = self.twin(with_claims=with_claims)
+            twin = self.twin(with_claims=with_claims, priority=priority, without=without)
             expected = {n: twin.judge(n, PROBE, fit.Defaults().card_policies) for n in NAMES}
             assert found.fitting == tuple(n for n in NAMES if expected[n].fits)
             assert found.raw_scores.tolist() == [expected[n].score for n in found.fitting]
@@ -277,6 +330,18 @@ class LedgerAgainstModel(RuleBasedStateMachine):
             assert view.tenants(name, VENDOR) == expected.tenants(name, VENDOR)
 
     @invariant()
+    def every_nomination_is_one_of_a_pod_that_waits(self) -> None:
+        assert {one.pod.uid: (one.node, one.priority) for one in self.books.nominations()} == {
+            uid: (one[1].node, one[2]) for uid, one in self.kept.items()
+        }
+        for uid in self.kept:
+            assert self.books.holding(uid) is None
+        for priority in PRIORITIES:
+            assert self.books.kept_from(priority) == sum(
+                one[2] >= priority for one in self.kept.values()
+            )
+
+    @invariant()
     def padding_and_forgotten_rows_hold_nothing(self) -> None:
         cells = self.books._nodes.cells[VENDOR]
         for array in (cells.used_slots, cells.used_memory_mib, cells.taken_slots):
@@ -285,13 +350,13 @@ class LedgerAgainstModel(RuleBasedStateMachine):
 
     @invariant()
     def generation_tells_when_an_answer_may_change_and_freed_tells_where(self) -> None:
-        found = fit.place(self.books.snapshot(), NAMES, PROBE, fit.Defaults())
+        found = fit.place(self.books.snapshot(for_priority=LOWEST), NAMES, PROBE, fit.Defaults())
         answer = (
             found.fitting,
             found.raw_scores.tolist(),
             {name: why.text for name, why in found.rejections.items()},
         )
-        now_free = free(self.twin(with_claims=True))
+        now_free = free(self.twin(with_claims=True, priority=LOWEST))
         generation = self.books.generation
         assert generation >= self.last_generation
         if generation == self.last_generation:

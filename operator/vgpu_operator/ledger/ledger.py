@@ -10,11 +10,13 @@ from vgpu_operator.ledger import (
     claims,
     freed,
     nodes,
+    nominations,
     pods,
     quotas,
     residents,
     sightings,
     snapshot,
+    stakes,
     tenants,
 )
 from vgpu_operator.model import allocation, device, errors, quota, records, request, settings
@@ -22,6 +24,7 @@ from vgpu_operator.wire import resource_version
 
 _Record: TypeAlias = records.PodRecord
 _Snapshot: TypeAlias = snapshot.Snapshot
+_Nomination: TypeAlias = nominations.Nomination
 
 
 class Ledger:
@@ -62,7 +65,9 @@ class Ledger:
         self._charging = charging.Charging(self._nodes, vendors=vendors, trust=trust, rules=rules)
         self._pods = pods.Pods()
         self._residents = residents.Residents()
+        self._stakes = stakes.Stakes(self._nodes)
         self._claims = claims.Claims(self._nodes, self._step)
+        self._nominations = nominations.Nominations(self._kept_changed)
         self._freed = freed.FreedLog()
         self._quotas = quotas.Account()
         self._seen = sightings.NodeLog()
@@ -70,7 +75,7 @@ class Ledger:
         self._finder = snapshot.RowFinder()
         self._generation = 0
         self._snapshot: _Snapshot | None = None
-        self._snapshot_taken_at: tuple[int, int, bool, claims.Claim | None] | None = None
+        self._snapshot_taken_at: object = None
 
     # Nodes
 
@@ -110,9 +115,11 @@ class Ledger:
         """Drop all bookkeeping of that name.
 
         What pods hold there is kept by pod and charged again if a node of that
-        name registers those cards.
+        name registers those cards. Nominations on it end.
         """
         self._took(node, self._nodes.forget(node))
+        for kept in tuple(self._nominations.on(node)):
+            self._nominations.end(kept.pod.uid)
         self._freed.drop(node)
         self._reckon(node)
 
@@ -151,6 +158,8 @@ class Ledger:
         self._settle(uid, pod)
         if record.node or record.ended:
             self._claims.drop(uid, instead=pod.holding)
+        if record.node or record.ended or record.deleting:
+            self._nominations.end(uid, instead=pod.holding)
         return True
 
     def assume(
@@ -162,7 +171,7 @@ class Ledger:
     ) -> None:
         """Reserve cards for a pod whose binding is under way.
 
-        Replaces an earlier assumption of that pod and ends its claim.
+        Replaces an earlier assumption of that pod and ends its claim and its nomination.
 
         Args:
             wish: what the pod asks for.
@@ -187,6 +196,7 @@ class Ledger:
         pod.assumed_notes = {**wish.notes, **(notes or {})}
         self._settle(uid, pod)
         self._claims.drop(uid, instead=pod.assumption)
+        self._nominations.end(uid, instead=pod.assumption)
 
     def unassume(self, uid: str) -> None:
         """Take an assumption back; nothing happens when there is none."""
@@ -202,6 +212,7 @@ class Ledger:
         """The pod object is gone; no later event of that UID counts."""
         self._pods.bury(uid)
         self._claims.drop(uid)
+        self._nominations.end(uid)
         pod = self._pods.get(uid)
         if pod is None:
             return
@@ -251,6 +262,11 @@ class Ledger:
     def holders(self, node: str) -> tuple[residents.Holder, ...]:
         """Return every share on a node, by pod, vendor and container."""
         return self._residents.holders(node)
+
+    @property
+    def stakes(self) -> stakes.Stakes:
+        """What each pod holds of each card, to be read only, valid until the next change."""
+        return self._stakes
 
     def usage(self, node: str, vendor: str) -> tuple[nodes.CardUsage, ...]:
         """Return each of the vendor's cards on a node with what pods hold of it."""
@@ -351,6 +367,62 @@ class Ledger:
         """End every claim whose time is over."""
         self._claims.expire(now)
 
+    # Nominations
+
+    def nominate(
+        self,
+        wish: request.PodRequest,
+        priority: int,
+        chosen: allocation.Allocation,
+        until: datetime,
+    ) -> bool:
+        """Keep cards for a pod while others leave them; return whether they are kept.
+
+        Pods of its priority or a lower one do not get them, at bind neither; who holds
+        them now is charged until it has left. Replaces the pod's earlier nomination. A pod
+        that is gone, bound, ended, deleted or assumed needs none. It ends with the pod and
+        its node, when the pod is assumed or bound, and by the two calls below.
+
+        Args:
+            wish: what the pod asks for.
+            priority: its priority.
+            chosen: what it would get.
+            until: when it ends by itself, once ``expire_nominations`` is called.
+        """
+        uid = wish.pod.uid
+        pod = self._pods.get(uid)
+        if self._pods.is_gone(uid) or (pod is not None and pod.needs_nothing):
+            return False
+        holding = self._charging.of_choice(wish, chosen)
+        self._nominations.put(
+            _Nomination(wish=wish, priority=priority, holding=holding, until=until)
+        )
+        return True
+
+    def end_nomination(self, uid: str) -> _Nomination | None:
+        """Keep nothing more for a pod; return what was kept, None when nothing was."""
+        return self._nominations.end(uid)
+
+    def expire_nominations(self, now: datetime) -> tuple[_Nomination, ...]:
+        """End every nomination whose time is over, and return those."""
+        ended = (self._nominations.end(uid) for uid in self._nominations.due(now))
+        return tuple(one for one in ended if one is not None)
+
+    def nomination(self, uid: str) -> _Nomination | None:
+        """Return what is kept for a pod; None when nothing is."""
+        return self._nominations.get(uid)
+
+    def nominations(self, node: str | None = None) -> tuple[_Nomination, ...]:
+        """Return everything that is kept, or what is kept on one node, oldest first."""
+        return self._nominations.all() if node is None else tuple(self._nominations.on(node))
+
+    def kept_from(self, priority: int) -> int:
+        """Return how many nominations count against a pod of that priority.
+
+        Pods of which as many count are answered alike: it is the same ones at one generation.
+        """
+        return self._nominations.n_against(priority)
+
     # Answers
 
     @property
@@ -368,34 +440,67 @@ class Ledger:
         return self._freed.since(generation)
 
     def snapshot(
-        self, *, with_claims: bool = True, without_claim_of: str | None = None
+        self,
+        *,
+        with_claims: bool = True,
+        without_claim_of: str | None = None,
+        for_priority: int | None = None,
     ) -> snapshot.Snapshot:
         """Return read-only views, valid until the next change.
 
         Args:
             with_claims: count tentative claims as used.
-            without_claim_of: leave out the claim of that pod.
+            without_claim_of: leave out the claim and the nomination of that pod.
+            for_priority: count as used what is kept from a pod of that priority: the
+                nominations of the same and of higher ones; None counts none.
         """
         own = self._claims.get(without_claim_of) if with_claims and without_claim_of else None
-        taken_at = self._generation, self._nodes.rows_epoch, with_claims, own
+        kept: Sequence[_Nomination] = ()
+        if for_priority is not None:
+            kept = self._nominations.against(for_priority, besides=without_claim_of)
+        whose = tuple(one.pod.uid for one in kept)
+        taken_at = self._generation, self._nodes.rows_epoch, with_claims, own, whose
         if self._snapshot is None or self._snapshot_taken_at != taken_at:
-            self._snapshot = self._take_snapshot(with_claims=with_claims, own=own)
+            self._snapshot = self._take_snapshot(with_claims=with_claims, own=own, kept=kept)
             self._snapshot_taken_at = taken_at
         return self._snapshot
 
     # Inside
 
-    def _take_snapshot(self, *, with_claims: bool, own: claims.Claim | None) -> _Snapshot:
+    def _take_snapshot(
+        self,
+        *,
+        with_claims: bool,
+        own: claims.Claim | None,
+        kept: Sequence[_Nomination],
+    ) -> _Snapshot:
+        left_out = [own] if own is not None else []
+        if with_claims:
+            # A pod counts once: what is kept for it goes before what it is expected to get.
+            found = ((one.node, self._claims.get(one.pod.uid)) for one in kept)
+            left_out += [
+                claim for node, claim in found if claim is not None and claim.holding.node == node
+            ]
+        unseen = {claim.wish.pod.uid for claim in left_out}
+        noted = self._residents.noted
+        if kept:
+            to_read = (one for one in kept if tenants.must_be_read(one.wish.notes, one.holding))
+            noted = {*noted, *(one.node for one in to_read)}
+
         def find_tenants(node: str, vendor: str) -> tenants.Cards:
             held = self._residents.tenants(node).get(vendor, tenants.NOBODY)
-            if not with_claims:
+            expected: list[tenants.Occupant] = [
+                (one.pod, one.wish.notes, one.holding) for one in kept if one.node == node
+            ]
+            if with_claims:
+                expected += [
+                    (claim.wish.pod, claim.wish.notes, claim.holding)
+                    for claim in self._claims.on(node)
+                    if claim.wish.pod.uid not in unseen
+                ]
+            if not expected:
                 return held
-            claimed = tenants.of(
-                (claim.wish.pod, claim.wish.notes, claim.holding)
-                for claim in self._claims.on(node)
-                if own is None or claim.wish.pod.uid != own.wish.pod.uid
-            )
-            return tenants.joined(held, claimed.get(vendor, tenants.NOBODY))
+            return tenants.joined(held, tenants.of(expected).get(vendor, tenants.NOBODY))
 
         return snapshot.Snapshot(
             generation=self._generation,
@@ -403,10 +508,9 @@ class Ledger:
             finder=self._finder,
             with_claims=with_claims,
             find_tenants=find_tenants,
-            noted=self._residents.noted,
-            excluded=(
-                self._nodes.places(own.holding.node, own.holding.charges) if own is not None else {}
-            ),
+            noted=noted,
+            excluded=self._nodes.places_of(claim.holding for claim in left_out),
+            added=self._nodes.places_of(one.holding for one in kept),
         )
 
     def _reckon(self, node: str) -> list[charges.Holding]:
@@ -420,6 +524,7 @@ class Ledger:
         for pod in self._residents.on(node):
             before, pod.holding = pod.holding, self._charging.of_pod(pod)
             self._count(pod, before)
+            self._stakes.put(pod)
             if pod.holding is not None:
                 found.append(pod.holding)
         return found
@@ -443,6 +548,7 @@ class Ledger:
         notes_before, pod.settled_notes = pod.settled_notes, pod.notes
         if before == after:
             self._residents.note(pod)
+            self._stakes.note(pod)
             if after is not None and pod.notes != notes_before:
                 # What a vendor's rules read there may say now that something is free; what
                 # we are about to write never does.
@@ -451,6 +557,7 @@ class Ledger:
             return
         self._count(pod, before)
         self._residents.settle(pod, before)
+        self._stakes.put(pod)
         if before is not None:
             self._nodes.charge(before.node, before.charges, -1, claimed=False)
             for vendor in before.blocks:
@@ -468,6 +575,10 @@ class Ledger:
         if change.happened:
             self._seen.note(node)
             self._step(node, change.freed)
+
+    def _kept_changed(self, node: str, freed: bool, /) -> None:
+        self._seen.note(node)
+        self._step(node, freed)
 
     def _step(self, node: str, freed: bool, /) -> None:
         self._generation += 1

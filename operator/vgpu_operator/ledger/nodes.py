@@ -1,6 +1,6 @@
 """The node side of the books: rows, registered cards, allocatable, cordons, blocks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -219,6 +219,16 @@ class Nodes:
             for vendor, cards in held.items()
         }
         return {vendor: places for vendor, places in found.items() if places}
+
+    def places_of(
+        self, holdings: Iterable[charges.Holding]
+    ) -> dict[str, tuple[tuple[columns.Place, charges.Charge], ...]]:
+        """Return the same of several holdings, a card as often as they have it."""
+        found: dict[str, tuple[tuple[columns.Place, charges.Charge], ...]] = {}
+        for holding in holdings:
+            for vendor, places in self.places(holding.node, holding.charges).items():
+                found[vendor] = found.get(vendor, ()) + places
+        return found
 
     def _place(self, name: str, vendor: str, card_id: str) -> columns.Place | None:
         row = self.rows.get(name)

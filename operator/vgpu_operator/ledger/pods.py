@@ -39,6 +39,13 @@ class Pod:
             return self.record.request.notes
         return self.assumed_notes
 
+    @property
+    def needs_nothing(self) -> bool:
+        """Whether it holds cards already, or will never be bound any more."""
+        record = self.record
+        over = record is not None and bool(record.node or record.ended or record.deleting)
+        return over or self.holding is not None
+
 
 class Pods:
     """All known pods; a name can have had several UIDs."""

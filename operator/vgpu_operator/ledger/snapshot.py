@@ -1,12 +1,14 @@
 """What scheduling reads: read-only views of the columns at one generation.
 
-No array is copied, unless one pod's claim has to be left out. A snapshot is
-valid until the ledger changes next: take one, decide, let it go.
+No array is copied, unless one pod's claim has to be left out or cards are kept
+for nominated pods. A snapshot is valid until the ledger changes next: take one,
+decide, let it go.
 """
 
 import itertools
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
@@ -15,8 +17,8 @@ import numpy.typing as npt
 from vgpu_operator.ledger import charges, columns, marks, nodes, tenants
 from vgpu_operator.model import device
 
-Excluded: TypeAlias = Mapping[str, Sequence[tuple[columns.Place, charges.Charge]]]
-"""Per vendor what of the claims is not to be counted."""
+Amounts: TypeAlias = Mapping[str, Sequence[tuple[columns.Place, charges.Charge]]]
+"""Per vendor what stands where."""
 
 FindTenants: TypeAlias = Callable[[str, str], tenants.Cards]
 """(node, vendor) -> who holds its cards."""
@@ -28,12 +30,15 @@ _FEW: Final = 64
 
 _RESOURCES: Final = ("slots", "memory_mib", "cores")
 
+_NOTHING: Final[Amounts] = MappingProxyType({})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VendorView:
     """One vendor's cards; ``columns`` documents the arrays.
 
-    ``used_*`` holds the claims too when the snapshot was asked for them.
+    ``used_*`` holds the claims and what is kept for nominated pods too when the
+    snapshot was asked for them; it may be more than ``total_*`` then.
     ``kinds`` lists the (type, mode) pairs that ``kind`` points into; ``places``
     maps a card id to where it is; ``cards`` maps a row to its cards in column
     order.
@@ -131,8 +136,9 @@ class Snapshot:
         book: nodes.Nodes,
         finder: RowFinder,
         with_claims: bool,
-        excluded: Excluded,
         find_tenants: FindTenants,
+        excluded: Amounts = _NOTHING,
+        added: Amounts = _NOTHING,
         noted: Collection[str] = (),
     ) -> None:
         self.generation = generation
@@ -140,7 +146,8 @@ class Snapshot:
         self._book = book
         self._finder = finder
         self._with_claims = with_claims
-        self._excluded = excluded
+        self._signed = ((-1, excluded), (1, added))
+        self._differs = bool(excluded or added)
         self._find_tenants = find_tenants
         self._noted = noted
         self._views: dict[str, VendorView] = {}
@@ -170,7 +177,7 @@ class Snapshot:
         return found
 
     def tenants(self, node: str, vendor: str) -> tenants.Cards:
-        """Return per card who holds a share of it, claims counted as the snapshot was asked to."""
+        """Return per card who holds a share of it, or is to, as the snapshot was asked to."""
         return self._find_tenants(node, vendor)
 
     def vendor(self, keyword: str) -> VendorView | None:
@@ -180,28 +187,25 @@ class Snapshot:
             cells = self._book.cells.get(keyword)
             if cells is None:
                 return None
-            view = self._views[keyword] = self._view(cells, self._excluded.get(keyword, ()))
+            view = self._views[keyword] = self._view(keyword, cells)
         return view
 
     @property
     def sums(self) -> SumsView:
-        """The nodes' sums, claims counted as the snapshot was asked to."""
+        """The nodes' sums, counted as the snapshot was asked to."""
         if self._sums is None:
             self._sums = self._view_sums()
         return self._sums
 
-    def _view(
-        self,
-        cells: columns.VendorColumns,
-        excluded: Sequence[tuple[columns.Place, charges.Charge]],
-    ) -> VendorView:
+    def _view(self, keyword: str, cells: columns.VendorColumns) -> VendorView:
         used = self._used(cells)
-        if excluded:
+        if any(keyword in amounts for _, amounts in self._signed):
             used = {name: array.copy() for name, array in used.items()}
-            for place, amount in excluded:
-                used["slots"][place] -= amount.slots
-                used["memory_mib"][place] -= amount.memory_mib
-                used["cores"][place] -= amount.cores_percent
+            for sign, amounts in self._signed:
+                for place, amount in amounts.get(keyword, ()):
+                    used["slots"][place] += sign * amount.slots
+                    used["memory_mib"][place] += sign * amount.memory_mib
+                    used["cores"][place] += sign * amount.cores_percent
 
         def view(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
             return _read_only(array[: self.n_rows])
@@ -236,13 +240,13 @@ class Snapshot:
     def _view_sums(self) -> SumsView:
         sums = self._book.sums
         used = self._used(sums)
-        if self._excluded:
+        if self._differs:
             used = {name: array.copy() for name, array in used.items()}
-            for places in self._excluded.values():
-                for (row, _), amount in places:
-                    used["slots"][row] -= amount.slots
-                    used["memory_mib"][row] -= amount.memory_mib
-                    used["cores"][row] -= amount.cores_percent
+            for sign, by_vendor in self._signed:
+                for (row, _), amount in itertools.chain.from_iterable(by_vendor.values()):
+                    used["slots"][row] += sign * amount.slots
+                    used["memory_mib"][row] += sign * amount.memory_mib
+                    used["cores"][row] += sign * amount.cores_percent
         return SumsView(
             total_slots=_read_only(sums.total_slots[: self.n_rows]),
             total_memory_mib=_read_only(sums.total_memory_mib[: self.n_rows]),

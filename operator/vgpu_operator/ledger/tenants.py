@@ -45,6 +45,16 @@ def joined(one: Cards, other: Cards) -> Cards:
     return {card: one.get(card, ()) + other.get(card, ()) for card in {**one, **other}}
 
 
+def without(held: Cards, uids: Collection[str]) -> Cards:
+    """Return the tenants that are none of these pods."""
+    if not uids or not held:
+        return held
+    return {
+        card: tuple(tenant for tenant in tenants if tenant.pod.uid not in uids)
+        for card, tenants in held.items()
+    }
+
+
 class Noted:
     """Which nodes have a pod whose texts some vendor's rules must read.
 

@@ -99,6 +99,14 @@ class PodRecord:
         passed_by: what shows that the pod never passed the webhook, as
             ``flows.admit.passed_by`` says it; empty when nothing does, or when the pod
             was bound already when it was first seen.
+        priority: ``spec.priority``; 0 where it is absent or no number of 32 bits.
+        priority_class: ``spec.priorityClassName``; empty when absent.
+        never_preempts: ``spec.preemptionPolicy`` is ``Never``.
+        labels: ``metadata.labels`` of a pod with devices, our own label of its node left
+            out; equal ones are one object.
+        started: ``status.startTime``; None when absent or unreadable.
+        nominated_node: ``status.nominatedNodeName``; empty when absent.
+        nomination: text of our annotation that goes with it; empty when absent.
     """
 
     key: request.PodKey
@@ -124,6 +132,13 @@ class PodRecord:
     opted_out: bool = False
     created: datetime.datetime | None = None
     passed_by: str = ""
+    priority: int = 0
+    priority_class: str = ""
+    never_preempts: bool = False
+    labels: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+    started: datetime.datetime | None = None
+    nominated_node: str = ""
+    nomination: str = ""
 
     @property
     def ended(self) -> bool:

@@ -187,6 +187,31 @@ class WakeSettings(section.Section):
     """How long a retried pod's refusal waits for the watch to catch up."""
 
 
+class PreemptionSettings(section.Section):
+    """Eviction of pods of lower priority, so that one of higher priority gets their cards.
+
+    A pod's own ``priorityClassName`` says how high its priority is, and its
+    ``preemptionPolicy: Never`` that it evicts nobody.
+    """
+
+    enabled: bool = True
+    """Evict pods for one of higher priority that fits nowhere. Takes the rights to evict pods,
+    to write ``pods/status`` and to list PodDisruptionBudgets, which the chart gives while it
+    is on."""
+    dry_run: bool = False
+    """Only report, by event and metric, who would be evicted."""
+    min_priority_gap: int = pydantic.Field(default=1, ge=1, le=section.LARGEST)
+    """How much lower the priority of an evicted pod is at least."""
+    exempt_namespaces: tuple[str, ...] = ("kube-system",)
+    """Namespaces whose pods take no part: they are not evicted and evict nobody."""
+    exempt_priority_classes: tuple[str, ...] = ()
+    """PriorityClasses whose pods take no part. Pods of ``system-node-critical`` and
+    ``system-cluster-critical`` are never evicted."""
+    time_limit_s: section.Seconds = pydantic.Field(default=300.0, gt=0)
+    """How long cards are held for the pod, from the plan until it is bound. While evicted pods
+    are still ending then, their cards are held for it anew."""
+
+
 class Settings(section.Section):
     """Everything that can be set."""
 
@@ -212,6 +237,7 @@ class Settings(section.Section):
     scoring: ScoringSettings = ScoringSettings()
     events: EventSettings = EventSettings()
     wake: WakeSettings = WakeSettings()
+    preemption: PreemptionSettings = PreemptionSettings()
     metrics: MetricsSettings = MetricsSettings()
 
 

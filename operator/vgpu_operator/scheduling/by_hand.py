@@ -44,11 +44,19 @@ def open_desk(
     rules: stages.Rules,
     *,
     empty: bool = False,
+    gone: cards.Gone | None = None,
 ) -> "Desk":
     """Return a desk for the vendor's cards on a board."""
     rows = np.arange(view.n_rows)[board.lanes]
     return Desk(
-        view=view, seen=seen, board=board, rows=rows, vendor=vendor, rules=rules, empty=empty
+        view=view,
+        seen=seen,
+        board=board,
+        rows=rows,
+        vendor=vendor,
+        rules=rules,
+        empty=empty,
+        gone=gone,
     )
 
 
@@ -64,6 +72,7 @@ class Desk:
         vendor: whose rules.
         rules: of the pod.
         empty: pretend that no pod holds anything.
+        gone: pods that are not counted; what they hold is off the board.
         held: per lane what the pod's lasting containers were given so far, by container.
         costs: per lane what that counts against the quota.
     """
@@ -75,6 +84,7 @@ class Desk:
     vendor: base.Vendor
     rules: stages.Rules
     empty: bool
+    gone: cards.Gone | None = None
     held: dict[int, dict[int, allocation.ContainerShares]] = field(default_factory=dict)
     costs: dict[int, quota.Amount] = field(default_factory=dict)
 
@@ -105,7 +115,7 @@ class Desk:
                 continue
             granted = tuple(_share(self.vendor, node, pick) for pick in answer)
             cost = _cost(self.vendor, node, answer, granted)
-            left = allowance.less(self.costs.get(lane, quota.NOTHING))
+            left = allowance.less(self.costs.get(lane, quota.NOTHING) - self._returned(lane))
             if not left.covers(cost):
                 refused[lane] = _over_quota(keyword, left, cost)
                 continue
@@ -139,7 +149,7 @@ class Desk:
         ):
             name = self.view.name(row)
             of_row = self.seen.cards.get(row, ())
-            holders = tenants.NOBODY if self.empty else self.view.tenants(name, keyword)
+            holders = self._holders(name, lane)
             places = ranking[at[place], :number].tolist()
             state = fitting.NodeState(
                 name=name,
@@ -150,6 +160,22 @@ class Desk:
             )
             found.append((lane, places, state))
         return found
+
+    def _holders(self, name: str, lane: int) -> tenants.Cards:
+        if self.empty:
+            return tenants.NOBODY
+        holders = self.view.tenants(name, self.vendor.spec.keyword)
+        return holders if self.gone is None else tenants.without(holders, self.gone.pods(lane))
+
+    def _returned(self, lane: int) -> quota.Amount:
+        """Return what the pods that are gone leave of the quota."""
+        keyword = self.vendor.spec.keyword
+        if self.gone is None or keyword not in self.gone.memory_mib:
+            return quota.NOTHING
+        return quota.Amount(
+            memory_mib=int(self.gone.memory_mib[keyword][lane]),
+            cores=int(self.gone.cores[keyword][lane]),
+        )
 
     def _card(
         self, card: device.Device, place: columns.Place, holders: tenants.Cards

@@ -5,6 +5,7 @@ A *lane* is one candidate node: one line of every array here. Shapes are
 units are those of ``ledger.columns``.
 """
 
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -15,6 +16,38 @@ from vgpu_operator.ledger import columns, snapshot
 
 Lanes: TypeAlias = slice | npt.NDArray[np.intp]
 """Which rows of the ledger are on the board, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amounts:
+    """What is taken off cards: one value for each pod and card, a card may come twice.
+
+    Shape of all: ``(n_amounts,)``; ``lane`` and ``column`` say of which card.
+    """
+
+    lane: npt.NDArray[np.intp]
+    column: npt.NDArray[np.intp]
+    slots: columns.IntArray
+    memory_mib: columns.IntArray
+    cores: columns.IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gone:
+    """Pods that are taken off in thought, on each lane others.
+
+    Attributes:
+        amounts: by vendor what they hold of the lanes' cards.
+        memory_mib, cores: by vendor, per lane what the quota of the pod's namespace gets
+            back; absent where nothing is limited.
+        pods: UIDs of those taken off a lane.
+    """
+
+    amounts: Mapping[str, Amounts]
+    memory_mib: Mapping[str, columns.IntArray]
+    cores: Mapping[str, columns.IntArray]
+    pods: Callable[[int], Collection[str]]
+
 
 _CELLS: Final = (
     "present",
@@ -94,10 +127,33 @@ class Board:
             self.owned = True
 
 
-def lay_out(view: snapshot.VendorView, lanes: Lanes, *, empty: bool = False) -> Board:
-    """Return the board of these rows; ``empty`` shows it as if all pods had left."""
+def lay_out(
+    view: snapshot.VendorView,
+    lanes: Lanes,
+    *,
+    empty: bool = False,
+    without: Amounts | None = None,
+) -> Board:
+    """Return the board of these rows.
+
+    Args:
+        view: the vendor's cards.
+        lanes: which rows.
+        empty: show it as if all pods had left.
+        without: show it as if what is held were less by so much.
+    """
     cells = {name: getattr(view, name)[lanes] for name in _CELLS}
     if empty:
         for name in ("used_slots", "used_memory_mib", "used_cores"):
             cells[name] = np.zeros_like(cells[name])
-    return Board(view=view, lanes=lanes, owned=empty, **cells)
+    elif without is not None:
+        at = without.lane * cells["present"].shape[1] + without.column
+        for name, amounts in (
+            ("used_slots", without.slots),
+            ("used_memory_mib", without.memory_mib),
+            ("used_cores", without.cores),
+        ):
+            left = cells[name].copy()
+            np.subtract.at(left.reshape(-1), at, amounts)
+            cells[name] = left
+    return Board(view=view, lanes=lanes, owned=empty or without is not None, **cells)

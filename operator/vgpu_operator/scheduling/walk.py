@@ -27,6 +27,7 @@ def walk(
     *,
     empty: bool = False,
     choosing: bool = False,
+    gone: cards.Gone | None = None,
 ) -> stages.Outcome:
     """Place the containers on every lane.
 
@@ -37,6 +38,7 @@ def walk(
         alive: lanes that are worth looking at, ``(n_lanes,)``; others do not fit.
         empty: pretend that no pod holds anything.
         choosing: also choose cards where nothing later depends on them.
+        gone: pods that are not to be counted.
     """
     tables: dict[str, _Table] = {}
     card_order = order.card_order(rules.policies, rules.weights)
@@ -52,7 +54,9 @@ def walk(
             break
         table = tables.get(keyword)
         if table is None:
-            table = tables[keyword] = _lay(view, seen, lanes, rules, keyword, empty=empty)
+            table = tables[keyword] = _lay(
+                view, seen, lanes, rules, keyword, empty=empty, gone=gone
+            )
         later = rules.stages[number + 1 :]
         needed = stage.lasting and any(other.wish.vendor == keyword for other in later)
         verdict, took = table.place(stage, fits, card_order, choosing=needed or choosing)
@@ -152,29 +156,43 @@ def _lay(
     keyword: str,
     *,
     empty: bool,
+    gone: cards.Gone | None,
 ) -> _Table:
-    board = cards.lay_out(seen, lanes, empty=empty)
+    without = gone.amounts.get(keyword) if gone is not None else None
+    board = cards.lay_out(seen, lanes, empty=empty, without=without)
     vendor = rules.vendors.get(keyword)
     table = _Table(
         board=board,
         rules=rules,
-        left=_left(rules.allowances.get(keyword, quota.UNLIMITED), len(board.present)),
+        left=_left(rules, keyword, len(board.present), gone),
         alone=by_hand.lanes(view, seen, lanes, vendor, rules),
     )
     if vendor is not None and table.alone is not None:
-        table.desk = by_hand.open_desk(view, seen, board, vendor, rules, empty=empty)
+        table.desk = by_hand.open_desk(view, seen, board, vendor, rules, empty=empty, gone=gone)
     return table
 
 
-def _left(allowance: quota.Allowance, n_lanes: int) -> greedy.Left | None:
+def _left(
+    rules: stages.Rules, keyword: str, n_lanes: int, gone: cards.Gone | None
+) -> greedy.Left | None:
+    """Return what the namespace may still take on each lane; None where nothing is limited."""
+    allowance = rules.allowances.get(keyword, quota.UNLIMITED)
     if allowance == quota.UNLIMITED:
         return None
 
-    def everywhere(amount: int | None) -> columns.IntArray | None:
-        return None if amount is None else np.full(n_lanes, amount, dtype=np.int64)
+    def everywhere(
+        amount: int | None, returned: columns.IntArray | None
+    ) -> columns.IntArray | None:
+        if amount is None:
+            return None
+        left = np.full(n_lanes, amount, dtype=np.int64)
+        return left if returned is None else left + returned
 
     return greedy.Left(
-        memory_mib=everywhere(allowance.memory_mib), cores=everywhere(allowance.cores)
+        memory_mib=everywhere(
+            allowance.memory_mib, gone.memory_mib.get(keyword) if gone is not None else None
+        ),
+        cores=everywhere(allowance.cores, gone.cores.get(keyword) if gone is not None else None),
     )
 
 
