@@ -31,6 +31,7 @@ from vgpu_operator.kube import (
     listen,
     perform,
     pod_watch,
+    preemptor,
 )
 from vgpu_operator.kube import waiting as kube_waiting
 from vgpu_operator.metrics import cards_page, collector, fleet_page, instruments, kept
@@ -158,6 +159,14 @@ class Operator:
             waits=self.waits,
             observe=lambda phase, seconds: self.instruments.observe_phase("bind", phase, seconds),
         )
+        self.preemptor = preemptor.Preemptor(
+            self.books,
+            kube,
+            self.clock,
+            performer=self.performer,
+            react=self.intake.react,
+            may_write=self._may_write,
+        )
         self.leader = leader.LeaderFollower(
             kube,
             self.clock,
@@ -216,6 +225,8 @@ class Operator:
         await self._begin_term()
         self._spawn(self._watch())
         self._spawn(self.pod_watch.run(self.intake.pods_version))
+        if self.options.settings.preemption.enabled:
+            self._spawn(self.preemptor.run())
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
         """Do this to its end, or until told to stop; return whether it came to its end."""
@@ -294,6 +305,7 @@ class Operator:
                 may_serve=self.may_serve,
                 observe=self.instruments.observe_verb,
                 reject=self.instruments.count_rejections,
+                refused=self.preemptor.refused,
                 observe_phase=self.instruments.observe_phase,
             )
             extender = await extender_server.start(desk, options.extender_bind)
@@ -398,6 +410,8 @@ class Operator:
                 await asyncio.sleep(RETRY_PAUSE_S)
             else:
                 if term == self._term:
+                    if self.books.leader and not self._term_synced.is_set():
+                        self.preemptor.begin_term()  # before anybody is answered
                     self._term_synced.set()
                     return
 
@@ -468,7 +482,7 @@ class Operator:
 
     async def _close(self) -> None:
         """Finish what is being written, end the rest."""
-        await asyncio.gather(self.binder.close(), self.intake.close())
+        await asyncio.gather(self.binder.close(), self.intake.close(), self.preemptor.close())
         running = tuple(self._tasks)
         for task in running:
             task.cancel()

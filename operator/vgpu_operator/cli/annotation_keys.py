@@ -37,7 +37,9 @@ _OF_ALL_VENDORS: Mapping[str, Kind | None] = {
     keys.WEBHOOK_LABEL: None,
     keys.POD_GROUP_LABEL: None,
     keys.WAKE: None,
+    keys.DEVICE_IDS: None,
     keys.FENCE: None,
+    keys.NOMINATION: None,
 }
 
 JOINED: Final = frozenset((dialects.FORERUNNER.to_allocate, dialects.FORERUNNER.allocated))

@@ -43,14 +43,6 @@ class Objects:
                 found.setdefault(node, []).append(raw)
         return found
 
-    def priorities(self) -> dict[str, int]:
-        """Return the pods' priorities by UID, those of 0 left out."""
-        return {
-            raw["metadata"].get("uid", ""): priority
-            for raw in self.pods
-            if isinstance(priority := raw.get("spec", {}).get("priority"), int) and priority
-        }
-
 
 async def list_objects(client: kube_client.KubeClient) -> Objects:
     """List nodes, pods and quotas; without the quotas the rest is still an answer.

@@ -14,7 +14,12 @@ from vgpu_operator.cli import collector, completion, errors, operator_view, opti
 if TYPE_CHECKING:
     import datetime
 
-    from vgpu_operator.cli import cluster_books, explain_report, explain_words
+    from vgpu_operator.cli import (
+        cluster_books,
+        explain_preemption,
+        explain_report,
+        explain_words,
+    )
     from vgpu_operator.flows import books as flow_books
     from vgpu_operator.flows import what_if
     from vgpu_operator.kube import client as kube_client
@@ -147,7 +152,13 @@ def _fits(report: explain_report.Report) -> bool:
 
 
 async def _reports(question: _Question) -> list[explain_report.Report]:
-    from vgpu_operator.cli import cluster_books, installed_settings, kube_context, manifests
+    from vgpu_operator.cli import (
+        cluster_books,
+        explain_preemption,
+        installed_settings,
+        kube_context,
+        manifests,
+    )
     from vgpu_operator.kube import client as kube_client
     from vgpu_operator.kube import clock, paths
     from vgpu_operator.kube import errors as kube_errors
@@ -174,6 +185,9 @@ async def _reports(question: _Question) -> list[explain_report.Report]:
                 raise
             return [await _without_the_cluster(client, raw, now, fault)]
         configured, assumed = await installed_settings.in_force(client, question.given)
+        rules = explain_preemption.Rules()
+        if raw is None or not raw["spec"].get("nodeName"):
+            rules = await explain_preemption.read_rules(client, is_new=raw is None)
         desk = _Desk(
             question=question,
             configured=configured,
@@ -182,11 +196,12 @@ async def _reports(question: _Question) -> list[explain_report.Report]:
             view=await operator_view.read(client, question.operator),
             now=now,
             pods=objects.bound(besides=raw["metadata"]["uid"] if raw else ""),
-            priorities=objects.priorities(),
-            unknown=(*([assumed] if assumed else []), *objects.unknown),
+            rules=rules,
+            unknown=(*([assumed] if assumed else []), *objects.unknown, *rules.unknown),
         )
         if found is not None:
             books = cluster_books.opened(objects, configured, now)
+            explain_preemption.hold_marked(books, now)
             pods = [*((pod, 1) for pod in found.pods), *found.templated]
             return [desk.would_be(books, pod, namespace, number) for pod, number in pods]
         return [await desk.why(raw or {})]
@@ -262,7 +277,7 @@ class _Desk:
     Attributes:
         pods: those that stand beside the one that is judged, by node: the cluster's, and the
             file's that have found a node.
-        priorities: of the cluster's pods by UID.
+        rules: what decides about evictions besides the settings.
         settled: the nodes of the file's pods that have found one.
     """
 
@@ -273,13 +288,19 @@ class _Desk:
     view: operator_view.View
     now: datetime.datetime
     pods: dict[str, list[Mapping[str, Any]]]
-    priorities: Mapping[str, int]
+    rules: explain_preemption.Rules
     unknown: tuple[str, ...]
     settled: list[str] = field(default_factory=list)
 
     async def why(self, raw: Mapping[str, Any]) -> explain_report.Report:
         """Return the report on a pod of the cluster."""
-        from vgpu_operator.cli import cluster_books, cluster_view, explain_report, explain_words
+        from vgpu_operator.cli import (
+            cluster_books,
+            cluster_view,
+            explain_preemption,
+            explain_report,
+            explain_words,
+        )
         from vgpu_operator.flows import pod_events
         from vgpu_operator.model import settings
 
@@ -289,7 +310,11 @@ class _Desk:
         if left_out and raw.get("spec", {}).get("nodeName"):  # what it holds it holds all the same
             configured = settings.with_every_vendor(configured)
         books = cluster_books.opened(self.objects, configured, self.now, besides=uid)
+        explain_preemption.hold_marked(books, self.now)
         found = self._explained(books, raw)
+        preemption = explain_preemption.preemption(
+            books, found, self.rules, pods=self.objects.pods, now=self.now
+        )
         told, unknown = await _events(self.client, raw)
         refused = None
         if self.question.node and not found.record.node:
@@ -309,6 +334,7 @@ class _Desk:
             scheduler_words=cluster_view.scheduler_message(raw),
             events=told,
             refused=refused,
+            preemption=preemption,
             left_out=left_out,
             operator=self._operator(books, found),
             unknown=(*self.unknown, *unknown),
@@ -321,7 +347,12 @@ class _Desk:
 
         Those that find a node count in the books from here on.
         """
-        from vgpu_operator.cli import cluster_books, explain_report, explain_words
+        from vgpu_operator.cli import (
+            cluster_books,
+            explain_preemption,
+            explain_report,
+            explain_words,
+        )
         from vgpu_operator.flows import json_patch, what_if
 
         metadata = raw["metadata"]
@@ -337,7 +368,7 @@ class _Desk:
                 now=self.now,
                 unknown=self.unknown,
             )
-        raw = json_patch.applied(raw, verdict.patch)
+        raw = self.rules.with_priority(json_patch.applied(raw, verdict.patch))
         left_out = cluster_books.left_out(self.configured, raw)
         before = len(self.settled)
         asked_for, copies = copies, min(copies, MOST_COPIES)
@@ -352,6 +383,11 @@ class _Desk:
             else:
                 answer = []
             answer = [explain_words.copies(name, placed, copies), *answer]
+        preemption = None
+        if not placed:
+            preemption = explain_preemption.preemption(
+                books, shown, self.rules, pods=self.objects.pods, now=self.now
+            )
         notes = list(verdict.warnings)
         if copies < asked_for:
             notes.append(f"only {copies} of the {asked_for} copies of {name} were judged")
@@ -363,6 +399,7 @@ class _Desk:
             now=self.now,
             found=shown,
             copies=explain_report.Copies(wanted=copies, placed=placed) if copies > 1 else None,
+            preemption=preemption,
             left_out=left_out,
             operator=self._operator(books, shown),
             unknown=(*notes, *self.unknown),
@@ -419,7 +456,6 @@ class _Desk:
             record=cluster_books.pod_record(books, raw),
             nodes=self.objects.nodes,
             pods=self.pods,
-            priorities=self.priorities,
         )
 
     def _answer(

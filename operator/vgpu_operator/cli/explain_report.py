@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
-from vgpu_operator.cli import ages, core_counts, explain_words, render
+from vgpu_operator.cli import ages, core_counts, explain_preemption, explain_words, render
 from vgpu_operator.flows import back_then, what_if
 
 NARROW: Final = 100
@@ -55,6 +55,7 @@ class Report:
         events: about the pod, the newest first.
         refused: only where one node was asked for.
         copies: of a workload that makes more than one pod.
+        preemption: who leaves or would leave for it; None where nothing is to be said.
         left_out: vendors that the pod asks for and the settings leave out.
         operator: what JSON and YAML say of the operator's own view.
         unknown: what could not be looked at.
@@ -68,6 +69,7 @@ class Report:
     events: Sequence[explain_words.Told] = ()
     refused: Refused | None = None
     copies: Copies | None = None
+    preemption: explain_preemption.Preemption | None = None
     left_out: Sequence[str] = ()
     operator: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     unknown: Sequence[str] = ()
@@ -110,6 +112,8 @@ def whole(report: Report) -> dict[str, Any]:
         each = report.copies.placed
         placed = {node: each.count(node) for node in dict.fromkeys(each)}
         shown["copies"] = {"wanted": report.copies.wanted, "placed": placed}
+    if report.preemption is not None:
+        shown["preemption"] = dict(report.preemption.members)
     shown["scheduler"] = report.scheduler_words
     shown["events"] = [
         {
@@ -175,6 +179,8 @@ def _details(
     if report.refused is not None:
         lines = _refused(report.refused, report.now)
         yield _section(f"NODE {report.refused.node} WHEN IT WAS REFUSED", lines)
+    if report.preemption is not None:
+        yield _section("PREEMPTION", report.preemption.lines)
     if found.ways:
         orders = [
             f"{number}. {explain_words.way(one)}" for number, one in enumerate(found.ways, start=1)

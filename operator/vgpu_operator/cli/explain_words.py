@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from vgpu_operator.cli import ages, cluster_view, core_counts
-from vgpu_operator.flows import evictions, smaller, what_if
+from vgpu_operator.flows import leaving, smaller, what_if
 from vgpu_operator.model import request
 from vgpu_operator.wire import shape
 
@@ -252,11 +252,11 @@ def way(one: what_if.Way) -> str:
             if one.unhealthy:
                 orders.append(f"repair what its plugin calls unhealthy ({listed(one.unhealthy)})")
             return f"on {one.node} {' and '.join(orders)}"
-        case evictions.Eviction():
+        case leaving.Leaving():
             number = len(one.pods)
             pods = "1 pod" if number == 1 else f"{number} pods"
             least = "" if one.exact or number == 1 else ", perhaps fewer would do"
-            names = ", ".join(str(pod) for pod in one.pods)
+            names = ", ".join(str(pod.key) for pod in one.pods)
             highest = "priority" if number == 1 else "highest priority"
             important = f" ({highest} {one.highest_priority})" if one.highest_priority else ""
             return f"end {pods} on {one.node}: {names}{important}{least}"
@@ -287,10 +287,10 @@ def _members(one: what_if.Way) -> dict[str, Any]:
                 "cordoned": list(one.cordoned),
                 "unhealthy": list(one.unhealthy),
             }
-        case evictions.Eviction():
+        case leaving.Leaving():
             return {
                 "node": one.node,
-                "pods": [str(pod) for pod in one.pods],
+                "pods": [str(pod.key) for pod in one.pods],
                 "highestPriority": one.highest_priority,
                 "exact": one.exact,
             }
@@ -303,7 +303,7 @@ _KINDS = {
     what_if.Elsewhere: "otherNode",
     what_if.WithoutRules: "removeAnnotations",
     what_if.CardsBack: "putCardsBack",
-    evictions.Eviction: "endPods",
+    leaving.Leaving: "endPods",
     what_if.MoreQuota: "raiseQuota",
 }
 

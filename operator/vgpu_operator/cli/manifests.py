@@ -37,6 +37,8 @@ class Manifests:
     nodes: list[Json] = field(default_factory=list)
     pods: list[Json] = field(default_factory=list)
     quotas: list[Json] = field(default_factory=list)
+    budgets: list[Json] = field(default_factory=list)
+    priority_classes: list[Json] = field(default_factory=list)
     templated: list[tuple[Json, int]] = field(default_factory=list)
     others: dict[str, int] = field(default_factory=dict)
 
@@ -55,7 +57,7 @@ def read(paths: Sequence[str]) -> Manifests:
     for path in paths:
         for where, raw in _objects(path):
             kind = raw["kind"]
-            into = {"Node": found.nodes, "Pod": found.pods, "ResourceQuota": found.quotas}.get(kind)
+            into = _list_of(found, kind)
             if into is None:
                 found.others[kind] = found.others.get(kind, 0) + 1
                 found.templated.extend(_templated(raw, where))
@@ -81,6 +83,17 @@ def read(paths: Sequence[str]) -> Manifests:
     return found
 
 
+def _list_of(found: Manifests, kind: str) -> list[Json] | None:
+    """Return where objects of that kind are collected; None where they are passed over."""
+    return {
+        "Node": found.nodes,
+        "Pod": found.pods,
+        "ResourceQuota": found.quotas,
+        "PodDisruptionBudget": found.budgets,
+        "PriorityClass": found.priority_classes,
+    }.get(kind)
+
+
 def _templated(raw: Json, where: str) -> Iterator[tuple[Json, int]]:
     """Yield the Pod that a workload makes, under its name, and how often; nothing for others."""
     holder = _mapping(raw.get("spec"), where, "spec")
@@ -102,14 +115,9 @@ def _copies(spec: Json, where: str) -> int:
     """Return how many pods a workload has at one time; a DaemonSet has one on a node."""
     numbers = {}
     for name in ("replicas", "parallelism", "completions"):
-        value = spec.get(name)
-        if value is None:
-            continue
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise errors.DecodeError(
-                f"spec.{name}: a whole number is wanted, got {fields.shown(value)}", key=where
-            )
-        numbers[name] = value
+        value = _whole_number(spec.get(name), where, f"spec.{name}")
+        if value is not None:
+            numbers[name] = value
     at_once = numbers.get("replicas", numbers.get("parallelism", 1))
     return max(1, min(at_once, numbers.get("completions", at_once)))
 
@@ -173,10 +181,17 @@ def _check(raw: Json, where: str) -> tuple[str, str]:
         for part in ("capacity", "allocatable"):
             _quantities(status.get(part), where, f"status.{part}")
         return "", name
+    if kind == "PriorityClass":
+        _whole_number(raw.get("value"), where, "value")
+        return "", name
     spec = _mapping(raw.get("spec"), where, "spec")
     if kind == "Pod":
         _check_pod(spec, where)
         _mapping(raw.get("status"), where, "status")
+    elif kind == "PodDisruptionBudget":
+        _mapping(spec.get("selector"), where, "spec.selector")
+        status = _mapping(raw.get("status"), where, "status")
+        _whole_number(status.get("disruptionsAllowed"), where, "status.disruptionsAllowed")
     else:
         _quantities(spec.get("hard"), where, "spec.hard")
     return _text(metadata.get("namespace"), where, "metadata.namespace") or "default", name
@@ -185,8 +200,9 @@ def _check(raw: Json, where: str) -> tuple[str, str]:
 def _check_pod(spec: Json, where: str) -> None:
     if not spec.get("containers"):
         raise errors.DecodeError("spec.containers: at least one container is wanted", key=where)
-    for part in ("nodeName", "schedulerName"):
+    for part in ("nodeName", "schedulerName", "priorityClassName", "preemptionPolicy"):
         _text(spec.get(part), where, f"spec.{part}")
+    _whole_number(spec.get("priority"), where, "spec.priority")
     for part in ("initContainers", "containers"):
         for number, item in enumerate(_list(spec.get(part), where, f"spec.{part}")):
             path = f"spec.{part}[{number}]"
@@ -230,5 +246,15 @@ def _text(value: object, where: str, path: str) -> str:
     if not isinstance(value, str):
         raise errors.DecodeError(
             f"{path}: a text is wanted, got {fields.shown(value)}; put it in quotes", key=where
+        )
+    return value
+
+
+def _whole_number(value: object, where: str, path: str) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise errors.DecodeError(
+            f"{path}: a whole number is wanted, got {fields.shown(value)}", key=where
         )
     return value

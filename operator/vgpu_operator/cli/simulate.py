@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
     from vgpu_operator.cli import manifests
     from vgpu_operator.flows import simulate as flow
+    from vgpu_operator.flows.preemption.forecast import Forecast
+    from vgpu_operator.model.allocation import Allocation
+    from vgpu_operator.model.budgets import Budget
+    from vgpu_operator.model.records import PodRecord
 
 
 def register(app: typer.Typer) -> None:
@@ -35,6 +39,15 @@ def simulate(
             "input; repeatable.",
         ),
     ] = None,
+    preempt: Annotated[
+        bool,
+        typer.Option(
+            "--preempt",
+            help="Say who would be evicted for a pod that finds no node. PriorityClasses and "
+            "PodDisruptionBudgets of the files count.",
+            show_default=False,
+        ),
+    ] = False,
     cases: Annotated[
         str | None,
         typer.Option(
@@ -50,11 +63,13 @@ def simulate(
 
     Pods with a node hold the cards that their annotations say. Only cards are
     judged: taints, affinity, CPU and memory are kube-scheduler's business. The
-    exit code is 1 when some pod finds no node. With -o yaml or json the answer holds
+    exit code is 1 when some pod finds no node, with --preempt not even once others have
+    left. With -o yaml or json the answer holds
     every annotation that would be written too.
 
     Examples: kubectl get nodes,pods,resourcequotas -A -o yaml | vgpu simulate -f -;
-    vgpu simulate -f cluster.yaml -f new-pods.yaml -o json
+    vgpu simulate -f cluster.yaml -f new-pods.yaml -o json;
+    vgpu simulate -f cluster.yaml -f new-pods.yaml --preempt
     """
     if bool(files) == bool(cases):
         raise typer.BadParameter("give either -f FILE or --cases FILE")
@@ -63,6 +78,8 @@ def simulate(
             raise typer.BadParameter(
                 "--cases brings its own settings: leave out --config and --device-config"
             )
+        if preempt:
+            raise typer.BadParameter("--preempt needs -f FILE: a case is answered as HAMi does")
         given = context.get_parameter_source("output")
         if given is not None and given.name != "DEFAULT":
             raise typer.BadParameter("--cases answers lines of JSON: leave out --output")
@@ -74,13 +91,22 @@ def simulate(
     found = manifests.read(files or ())
     for kind, number in sorted(found.others.items()):
         options.note(
-            f"{number} of kind {kind} passed over: only Nodes, Pods and ResourceQuotas count"
+            f"{number} of kind {kind} passed over: only Nodes, Pods, ResourceQuotas and, with"
+            " --preempt, PriorityClasses and PodDisruptionBudgets count"
         )
     settings = run.load_settings(config, device_config=device_config)
-    rows = list(placements(found, settings, clock.SystemClock().now()))
-    table = render.Table(kind="PlacementList", columns=_COLUMNS, rows=rows)
+    now = clock.SystemClock().now()
+    if preempt:
+        from vgpu_operator.cli import simulate_preemption
+
+        budgets = simulate_preemption.prepare(found)
+        rows = list(placements(found, settings, now, budgets=budgets))
+    else:
+        rows = list(placements(found, settings, now))
+    columns = (*_COLUMNS[:2], _PRIORITY, *_COLUMNS[2:4], _EVICTS, *_COLUMNS[4:])
+    table = render.Table(kind="PlacementList", columns=columns if preempt else _COLUMNS, rows=rows)
     options.show(table, output, empty=_nothing_to_place(found))
-    if any(not row["fits"] for row in rows):
+    if not all(row["fits"] or row.get("preemption", {}).get("node") for row in rows):
         raise typer.Exit(errors.FAILED)
 
 
@@ -125,9 +151,20 @@ def _nothing_to_place(found: manifests.Manifests) -> str:
 
 
 def placements(
-    found: manifests.Manifests, settings: Any, now: datetime.datetime
+    found: manifests.Manifests,
+    settings: Any,
+    now: datetime.datetime,
+    *,
+    budgets: Sequence[Budget] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield what becomes of each pending pod that concerns us, in the order of the files."""
+    """Yield what becomes of each pending pod that concerns us, in the order of the files.
+
+    Args:
+        found: what the files hold.
+        settings: the operator's.
+        now: the time.
+        budgets: what keeps pods from being evicted; None = nobody is to be evicted.
+    """
     from vgpu_operator.flows import simulate as flow
     from vgpu_operator.model import settings as model_settings
     from vgpu_operator.vendors import registry
@@ -146,7 +183,12 @@ def placements(
             yield _row(record, message=f"refused at admission: {admitted.verdict.message}")
         elif record.scheduler == settings.scheduler_name:
             placed = world.place(record, nodes, now)
-            yield _placed_row(placed, nodes, _written(raw, admitted.pod, placed))
+            row = _placed_row(placed, nodes, _written(raw, admitted.pod, placed))
+            if budgets is not None:
+                row["priority"] = record.priority
+                if not row["fits"] and placed.bound is None:
+                    row |= _preempting(world.preempt(placed, nodes, budgets, now), placed, nodes)
+            yield row
         elif record.request.wants_devices:
             yield _row(
                 record,
@@ -194,8 +236,20 @@ def _placed_row(
     if placed.granted is None or placed.bound is None or placed.bound.error:
         message = placed.bound.error if placed.bound is not None else _why_not(placed, nodes)
         return _row(placed.record, message=message, rejections=placed.rejections, written=written)
-    containers = placed.record.request.containers
-    shares = [
+    return _row(
+        placed.record,
+        fits=True,
+        node=placed.node or "",
+        shares=_shares(placed.record, placed.granted),
+        rejections=placed.rejections,
+        scores={name: round(score, 2) for name, score in placed.scores.items()},
+        written=written,
+    )
+
+
+def _shares(record: PodRecord, granted: Allocation) -> list[dict[str, Any]]:
+    containers = record.request.containers
+    return [
         {
             "container": containers[number].name,
             "vendor": vendor,
@@ -203,19 +257,22 @@ def _placed_row(
             "memoryMiB": share.memory_mib,
             "cores": share.cores_percent,
         }
-        for vendor, entries in placed.granted.shares.items()
+        for vendor, entries in granted.shares.items()
         for number, entry in enumerate(entries)
         for share in entry
     ]
-    return _row(
-        placed.record,
-        fits=True,
-        node=placed.node or "",
-        shares=shares,
-        rejections=placed.rejections,
-        scores={name: round(score, 2) for name, score in placed.scores.items()},
-        written=written,
-    )
+
+
+def _preempting(forecast: Forecast, placed: flow.Placed, nodes: tuple[str, ...]) -> dict[str, Any]:
+    """Return what preemption adds to the row of a pod that finds no node."""
+    from vgpu_operator.cli import forecasts
+
+    found, granted = forecasts.row(forecast), forecasts.granted(forecast)
+    if granted is None:
+        message = f"{_why_not(placed, nodes)}. {forecast.sentence}"
+        return {"preemption": found, "message": message}
+    shares = _shares(placed.record, granted)
+    return {"preemption": found, "shares": shares, "message": forecast.sentence}
 
 
 def _why_not(placed: flow.Placed, nodes: tuple[str, ...]) -> str:
@@ -258,6 +315,19 @@ def _cards(row: render.Row) -> str:
         found.append(f"{share['container']}: {share['card']} ({share['memoryMiB']} MiB{cores})")
     return "; ".join(found)
 
+
+def _evicts(row: render.Row) -> str:
+    found = row.get("preemption", {})
+    if not found.get("node"):
+        return ""
+    victims = [f"{one['namespace']}/{one['pod']}" for one in found["victims"]]
+    return f"{', '.join(victims) or '<nobody>'} from {found['node']}"
+
+
+_PRIORITY = render.Column(
+    header="PRIORITY", text=lambda row: str(row.get("priority", "")), right=True
+)
+_EVICTS = render.Column(header="EVICTS", text=_evicts, style=lambda _: "yellow")
 
 _COLUMNS = (
     render.Column(header="NAMESPACE", text=lambda row: str(row["namespace"])),

@@ -37,6 +37,7 @@ class Desk:
             the sentence that says why not. It may read the Lease once.
         observe: told the verb, its outcome and how long it took in seconds.
         reject: told how often each reason kept a node off a pod.
+        refused: told each pod that fits nowhere.
         observe_phase: told the verb, a part of answering it, and how long that took in
             seconds: ``read``, ``wait`` (for cards that a moment may free, or for the
             ledger), ``fit`` or ``score``, ``write``.
@@ -49,6 +50,7 @@ class Desk:
     may_serve: Callable[[], Awaitable[str]]
     observe: Callable[[str, str, float], None]
     reject: Callable[[Mapping[str, int]], None]
+    refused: Callable[[records.PodRecord], None] = lambda _pod: None
     observe_phase: Callable[[str, str, float], None] = lambda _verb, _phase, _seconds: None
     last: "Last" = field(default_factory=lambda: Last())
 
@@ -101,6 +103,8 @@ async def handle_filter(request: web.Request) -> web.Response:
         desk.intake.post(event)
     body, counts = _filter_body(desk.last, result)
     watch.lap("write")
+    if result.refused:
+        desk.refused(pod)
     outcome = "refused" if result.refused else "fits"
     seconds = watch.seconds
     desk.observe("filter", outcome, seconds)

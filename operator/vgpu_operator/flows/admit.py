@@ -31,7 +31,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
 FORBIDDEN = 403
 UNPROCESSABLE = 422
 
-PROTOCOL_ANNOTATIONS = dialects.POD_KEYS
+PROTOCOL_ANNOTATIONS = (*dialects.POD_KEYS, keys.DEVICE_IDS, keys.NOMINATION)
 """Annotations of a placed pod. On a new one they come from a copied manifest."""
 
 _CONTAINER_FIELDS = ("initContainers", "containers", "ephemeralContainers")

@@ -22,6 +22,7 @@ from vgpu_operator.flows import (
     bindable,
     binding,
     effects,
+    nominated,
     pod_events,
     promises,
     quotas,
@@ -90,7 +91,7 @@ def _bind_in_turn(
 ) -> Step:
     """Reserve, wait, lock, bind; a failure gives back the cards and exactly our locks."""
     pod = record.key
-    granted = reserve(books, record.request, node)
+    granted = reserve(books, record.request, node, priority=record.priority)
     if isinstance(granted, reason.NodeRejection):
         return f"{pod} no longer fits on {node}: {granted}"
     generation = books.ledger.generation
@@ -155,22 +156,37 @@ def _find(
 
 
 def reserve(
-    books: Books, wish: request.PodRequest, node: str
+    books: Books, wish: request.PodRequest, node: str, *, priority: int | None = None
 ) -> allocation.Allocation | reason.NodeRejection:
     """Choose the cards and assume them, in one step of the event loop.
 
     What is assumed counts for the namespace's quota at once, so a burst of
-    binds cannot pass it.
+    binds cannot pass it. Cards that are kept for a pod of the same or a higher
+    priority are not chosen; whose cards are taken by a higher one waits for
+    them no longer.
+
+    Args:
+        books: what is known.
+        wish: of the pod.
+        node: its name.
+        priority: of the pod; None = what the books say.
     """
-    books.ledger.unassume(wish.pod.uid)
-    view = books.ledger.snapshot(with_claims=False)
+    uid = wish.pod.uid
+    books.ledger.unassume(uid)
+    view = books.ledger.snapshot(
+        with_claims=False,
+        without_claim_of=uid,
+        for_priority=books.priority_of(wish.pod) if priority is None else priority,
+    )
     allowances = quotas.allowances(books, wish.pod)
     granted = choose.choose(view, node, wish, books.defaults, allowances=allowances)
     if isinstance(granted, allocation.Allocation):
-        # Ends the pod's claim too: cards that it keeps have not become free.
+        # Ends the pod's claim and its nomination too: cards that it keeps have not become
+        # free.
         books.ledger.assume(wish, granted)
+        nominated.review(books, (node,))
     else:
-        books.ledger.drop_claim(wish.pod.uid)
+        books.ledger.drop_claim(uid)
     return granted
 
 
@@ -241,7 +257,7 @@ def _bind_locked(books: Books, reserved: _Reserved, node: str, now: datetime.dat
     if record is None or problem:
         return problem
     if not _still_holds(books, reserved, record):
-        chosen = reserve(books, record.request, node)
+        chosen = reserve(books, record.request, node, priority=record.priority)
         if isinstance(chosen, reason.NodeRejection):
             return f"{pod} no longer fits on {node}: {chosen}"
         granted = chosen

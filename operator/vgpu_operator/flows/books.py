@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from vgpu_operator.flows import unregistered
 from vgpu_operator.flows.lock_sights import LockSights
+from vgpu_operator.flows.preemption.attempts import Preemptions
 from vgpu_operator.flows.tallies import Tallies
 from vgpu_operator.flows.turns import Turns
 from vgpu_operator.ledger.ledger import Ledger
@@ -85,6 +86,7 @@ class Refusal:
         generation: the ledger's generation that the answer was given from.
         texts: the different reasons that the answer gave.
         groups: the first of them, most nodes first, and how many nodes each kept off.
+        priority: of the pod.
         told: no event about it was dropped or lost.
     """
 
@@ -93,6 +95,7 @@ class Refusal:
     generation: int
     texts: frozenset[str]
     groups: tuple[explain.Group, ...] = ()
+    priority: int = 0
     told: bool = True
 
 
@@ -121,25 +124,32 @@ class Answers:
     closed: Mapping[str, reason.NodeRejection] = field(default_factory=dict)
     _names: frozenset[str] = frozenset()
     _generation: int = -1
-    _by_wish: dict[object, Answer] = field(default_factory=dict)
+    _by_question: dict[object, Answer] = field(default_factory=dict)
 
     def find(
         self,
-        wish: request.PodRequest,
+        question: object,
         nodes: Sequence[str],
         generation: int,
         *,
         closed: Mapping[str, reason.NodeRejection] = NOT_CLOSED,
     ) -> Answer | None:
-        """Return the answer that a pod asking alike was given from this very state."""
+        """Return the answer that a pod asking alike was given from this very state.
+
+        Args:
+            question: as ``Books.question`` puts it.
+            nodes: names.
+            generation: of the ledger.
+            closed: as the attribute.
+        """
         same = generation == self._generation and closed == self.closed
         if not same or not self._are_for(nodes):
             return None
-        return self._by_wish.get(alike(wish))
+        return self._by_question.get(question)
 
     def keep(
         self,
-        wish: request.PodRequest,
+        question: object,
         nodes: Sequence[str],
         generation: int,
         answer: Answer,
@@ -149,15 +159,15 @@ class Answers:
         """Keep an answer; those from another state or for other nodes are dropped."""
         same_nodes = self._are_for(nodes)
         if not same_nodes or generation != self._generation or closed != self.closed:
-            self._by_wish.clear()
+            self._by_question.clear()
         if not same_nodes:
             self.nodes = tuple(nodes)
             self._names = frozenset(nodes)
         self.closed = closed
         self._generation = generation
-        while len(self._by_wish) >= MOST_ANSWERS:
-            del self._by_wish[next(iter(self._by_wish))]
-        self._by_wish[alike(wish)] = answer
+        while len(self._by_question) >= MOST_ANSWERS:
+            del self._by_question[next(iter(self._by_question))]
+        self._by_question[question] = answer
 
     def _are_for(self, nodes: Sequence[str]) -> bool:
         return len(nodes) == len(self.nodes) and self._names == frozenset(nodes)
@@ -174,7 +184,7 @@ def answer_of(rejections: Mapping[str, reason.NodeRejection]) -> Answer:
 
 
 def alike(wish: request.PodRequest) -> object:
-    """Return what two pods have in common that are answered alike."""
+    """Return what two pods ask alike; ``Books.question`` says what else decides."""
     return (
         tuple((one.kind, one.devices, one.impossible) for one in wish.containers),
         frozenset(wish.selections.items()),
@@ -237,9 +247,12 @@ class Books:
             woken since.
         release_grace_s: how long a plugin that has just reported success is left to
             remove its lock: longer while taking locks over has met with conflicts.
+        nominations_reviewed: the ledger's revision up to which nominations have been looked
+            at for whether they still make sense.
         upsets: by node, the ledger's generation of the last change there that was
             none of our own reservations: cards, pods that somebody else has bound.
         stuck: UIDs that an event about being stuck was sent for, with its reason.
+        preemption: who may evict others, and who does.
         tallies: what is counted for the metrics; nothing is decided on it.
         leader: whether this process may write.
         synced: whether one complete list of nodes, quotas and pods has been taken in.
@@ -270,8 +283,10 @@ class Books:
     stuck_locks: dict[tuple[str, str], request.PodKey] = field(default_factory=dict)
     opened: set[str] = field(default_factory=set)
     release_grace_s: float = SHORTEST_GRACE_S
+    nominations_reviewed: int = 0
     upsets: dict[str, int] = field(default_factory=dict)
     stuck: dict[str, str] = field(default_factory=dict)
+    preemption: Preemptions = field(default_factory=Preemptions)
     tallies: Tallies = field(default_factory=Tallies)
     leader: bool = False
     synced: bool = False
@@ -287,6 +302,19 @@ class Books:
             vendors=self.by_keyword,
             why_no_cards=functools.partial(_why_no_cards, self.registrations, self.by_keyword),
         )
+
+    def priority_of(self, pod: request.PodKey) -> int:
+        """Return a pod's priority as it was last seen; 0 where it was not."""
+        record = self.ledger.record(pod.uid)
+        return record.priority if record is not None else 0
+
+    def question(self, wish: request.PodRequest, priority: int) -> object:
+        """Return what two pods have in common that are answered alike at one generation.
+
+        A pod for which cards are kept sees them, so nobody is answered as it is.
+        """
+        own = wish.pod.uid if self.ledger.nomination(wish.pod.uid) is not None else ""
+        return alike(wish), self.ledger.kept_from(priority), own
 
     @property
     def by_keyword(self) -> Mapping[str, base.Vendor]:

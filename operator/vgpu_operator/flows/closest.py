@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from vgpu_operator.flows import effects, locks, quotas, reasons
-from vgpu_operator.flows.books import Books, Refusal, alike
+from vgpu_operator.flows.books import Books, Refusal
 from vgpu_operator.model import fitting, reason, request
 from vgpu_operator.scheduling import near_miss
 
@@ -60,7 +60,7 @@ class Closest:
         if books.ledger.generation != self._generation or closed != self._closed:
             self._found.clear()
             self._generation, self._closed = books.ledger.generation, closed
-        question = alike(wish), refusal.nodes
+        question = books.question(wish, refusal.priority), refusal.nodes
         if question in self._found:
             return self._found[question]
         if self._is_too_early(now):
@@ -70,7 +70,11 @@ class Closest:
         while len(self._found) >= MOST_KEPT:
             del self._found[next(iter(self._found))]
         found = self._found[question] = near_miss.find(
-            books.ledger.snapshot(with_claims=True, without_claim_of=wish.pod.uid),
+            books.ledger.snapshot(
+                with_claims=True,
+                without_claim_of=wish.pod.uid,
+                for_priority=refusal.priority,
+            ),
             [node for node in refusal.nodes if node not in closed] if closed else refusal.nodes,
             wish,
             books.defaults,

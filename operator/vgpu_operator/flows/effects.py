@@ -41,6 +41,18 @@ class GivenUp(EffectFailed):
     """A wait ended without what it waited for; the text says why."""
 
 
+class NotYet(EffectFailed):
+    """The API server refuses for now: a budget forbids it, or it has too much to do.
+
+    Attributes:
+        retry_after_s: what the server asks for; None when it does not say.
+    """
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchNode:
     """Change annotations of a Node; None removes. Answer: the new resourceVersion.
@@ -103,6 +115,39 @@ class DeletePod:
     pod: request.PodKey
     grace_s: int | None = None
     resource_version: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictPod:
+    """Evict one Pod, only if it still has that UID: budgets and grace periods are respected.
+
+    ``NotYet`` is thrown where the server refuses for now.
+    """
+
+    pod: request.PodKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NominateNode:
+    """Write on a Pod that waits where it is to go, or take that off again.
+
+    The UID is always a precondition.
+
+    Attributes:
+        node: for ``status.nominatedNodeName``; None = nowhere any more.
+        mark: our annotation that goes with it, in the same request; None = none any more.
+    """
+
+    pod: request.PodKey
+    node: str | None
+    mark: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Wait so long, and for nothing. Answer: ``now``."""
+
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,11 +233,14 @@ Effect = (
     | ReadPod
     | ListNodePods
     | DeletePod
+    | EvictPod
+    | NominateNode
+    | Pause
     | AwaitChange
     | PostEvent
     | Tell
 )
-Write = PatchNode | PatchPod | BindPod | DeletePod | PostEvent
+Write = PatchNode | PatchPod | BindPod | DeletePod | EvictPod | NominateNode | PostEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from vgpu_operator.flows import busy, effects, locks, quotas, reasons
 from vgpu_operator.flows.books import Answer, Books, Refusal, Scored, answer_of
+from vgpu_operator.ledger import snapshot
 from vgpu_operator.model import allocation, reason, records, request
 from vgpu_operator.scheduling import choose, fit, score
 
@@ -55,16 +56,17 @@ def filter_nodes(
     stuck = locks.closed_to(books, wish, now)
     known = books.refused.get(uid)
     has_nothing = not books.ledger.has_claim(uid) and books.ledger.holding(uid) is None
+    question = books.question(wish, pod.priority)
     if has_nothing:
         # Its answer is that of whoever asked alike: nothing of its own has to be left out.
-        kept = books.answers.find(wish, nodes, books.ledger.generation, closed=stuck)
+        kept = books.answers.find(question, nodes, books.ledger.generation, closed=stuck)
         if kept is not None:
-            return _refuse(books, wish, kept, known, books.answers.nodes)
+            return _refuse(books, pod, kept, known, books.answers.nodes)
 
-    placement = _place_beside(books, wish, nodes, stuck) if stuck else place(books, wish, nodes)
+    placement = _place_beside(books, pod, nodes, stuck)
     if placement.fitting:
         books.refused.pop(uid, None)
-        best = int(_scores(books, wish, placement).argmax())
+        best = int(_scores(books, pod, placement).argmax())
         _claim(books, pod, placement.fitting[best], now)
         books.scored = Scored(pod=pod, generation=books.ledger.generation, placement=placement)
         return FilterResult(
@@ -75,14 +77,14 @@ def filter_nodes(
     books.ledger.drop_claim(uid)
     answer = answer_of(placement.rejections)
     if books.ledger.holding(uid) is not None:
-        return _refuse(books, wish, answer, known, nodes)
-    books.answers.keep(wish, nodes, books.ledger.generation, answer, closed=stuck)
-    return _refuse(books, wish, answer, known, books.answers.nodes)
+        return _refuse(books, pod, answer, known, nodes)
+    books.answers.keep(question, nodes, books.ledger.generation, answer, closed=stuck)
+    return _refuse(books, pod, answer, known, books.answers.nodes)
 
 
 def _refuse(
     books: Books,
-    wish: request.PodRequest,
+    pod: records.PodRecord,
     answer: Answer,
     known: Refusal | None,
     nodes: Sequence[str],
@@ -91,17 +93,18 @@ def _refuse(
 
     A pod that was deleted meanwhile is not noted: nothing would ever take it off.
     """
-    if not books.ledger.gone(wish.pod.uid):
-        books.refused[wish.pod.uid] = Refusal(
-            request=wish,
+    if not books.ledger.gone(pod.key.uid):
+        books.refused[pod.key.uid] = Refusal(
+            request=pod.request,
             nodes=tuple(nodes),
             generation=books.ledger.generation,
             texts=answer.texts,
             groups=answer.groups,
+            priority=pod.priority,
         )
     rejections = answer.rejections
     told = known is not None and known.told and known.texts == answer.texts
-    events = () if told or not rejections else reasons.filtering_failed(wish.pod, rejections)
+    events = () if told or not rejections else reasons.filtering_failed(pod.key, rejections)
     return FilterResult(fitting=(), rejections=rejections, events=events, again=known is not None)
 
 
@@ -117,11 +120,13 @@ def score_nodes(books: Books, pod: records.PodRecord, nodes: Sequence[str]) -> l
     wish = pod.request
     if not wish.wants_devices:
         return [0] * len(nodes)
-    placement = _known_placement(books, wish.pod) or place(books, wish, nodes)
+    placement = _known_placement(books, wish.pod) or place(
+        books, wish, nodes, priority=pod.priority
+    )
     if placement.fitting == tuple(nodes):
-        return list(_scores(books, wish, placement).tolist())
+        return list(_scores(books, pod, placement).tolist())
     placement = placement.among(nodes)
-    scores = _scores(books, wish, placement).tolist()
+    scores = _scores(books, pod, placement).tolist()
     told = dict(zip(placement.fitting, scores, strict=True))
     return [told.get(node, 0) for node in nodes]
 
@@ -137,32 +142,54 @@ def _known_placement(books: Books, pod: request.PodKey) -> fit.Placement | None:
     return known.placement
 
 
-def _scores(books: Books, wish: request.PodRequest, placement: fit.Placement) -> score.Scores:
+def _scores(books: Books, pod: records.PodRecord, placement: fit.Placement) -> score.Scores:
     """Return what kube-scheduler is told of each fitting node."""
-    view = books.ledger.snapshot()
+    view = _view(books, pod.key, pod.priority)
     lines = {
         row: depth
-        for node, depth in busy.lines_at(books, wish).items()
+        for node, depth in busy.lines_at(books, pod.request).items()
         if (row := view.row(node)) is not None
     }
     return placement.scores(books.settings.scoring.max_score, lines)
 
 
-def place(books: Books, wish: request.PodRequest, nodes: Sequence[str]) -> fit.Placement:
-    """Judge nodes as things stand, other pods' claims counted; nothing is kept."""
-    view = books.ledger.snapshot(with_claims=True, without_claim_of=wish.pod.uid)
+def place(
+    books: Books,
+    wish: request.PodRequest,
+    nodes: Sequence[str],
+    *,
+    priority: int | None = None,
+) -> fit.Placement:
+    """Judge nodes as things stand, other pods' claims counted; nothing is noted.
+
+    Args:
+        books: what is known.
+        wish: of the pod.
+        nodes: names.
+        priority: of the pod; None = what the books say.
+    """
+    view = _view(books, wish.pod, books.priority_of(wish.pod) if priority is None else priority)
     allowances = quotas.allowances(books, wish.pod)
     return fit.place(view, nodes, wish, books.defaults, allowances=allowances)
 
 
+def _view(books: Books, pod: request.PodKey, priority: int) -> snapshot.Snapshot:
+    """Return the ledger as a filter of that pod sees it."""
+    return books.ledger.snapshot(with_claims=True, without_claim_of=pod.uid, for_priority=priority)
+
+
 def _place_beside(
     books: Books,
-    wish: request.PodRequest,
+    pod: records.PodRecord,
     nodes: Sequence[str],
     closed: Mapping[str, reason.NodeRejection],
 ) -> fit.Placement:
-    """Judge nodes of which some take nobody, for the given reasons."""
-    placement = place(books, wish, [node for node in nodes if node not in closed])
+    """Judge nodes of which some may take nobody, for the given reasons."""
+    wish, priority = pod.request, pod.priority
+    if not closed:
+        return place(books, wish, nodes, priority=priority)
+    open_nodes = [node for node in nodes if node not in closed]
+    placement = place(books, wish, open_nodes, priority=priority)
     refused = {node: closed[node] for node in nodes if node in closed}
     return dataclasses.replace(placement, rejections={**placement.rejections, **refused})
 
@@ -178,9 +205,8 @@ def _claim(books: Books, pod: records.PodRecord, node: str, now: datetime.dateti
     lifetime_s = claims.slow_lifetime_s if slow else claims.lifetime_s
     if lifetime_s <= 0:
         return
-    view = books.ledger.snapshot(with_claims=True, without_claim_of=pod.key.uid)
     expected = choose.choose(
-        view,
+        _view(books, pod.key, pod.priority),
         node,
         pod.request,
         books.defaults,

@@ -24,7 +24,7 @@ def copied(
     change: Change = _as_it_is,
     uncordoned: Collection[str] = (),
 ) -> ledger.Ledger:
-    """Return a ledger that holds that node alone, with its pods.
+    """Return a ledger that holds that node alone, with its pods and what is kept for others.
 
     Args:
         books: what is known; nothing in it changes.
@@ -52,15 +52,31 @@ def copied(
             scratch.observe(pod)
         elif held is not None:  # its Binding is under way
             scratch.assume(pod.request, allocation.Allocation(node=node, shares=held.shares))
+    for kept in books.ledger.nominations(node):
+        shares = allocation.Allocation(node=node, shares=kept.holding.shares)
+        scratch.nominate(kept.wish, kept.priority, shares, kept.until)
     return scratch
 
 
 def judged(
-    books: Books, scratch: ledger.Ledger, node: str, wish: request.PodRequest
+    books: Books,
+    scratch: ledger.Ledger,
+    node: str,
+    wish: request.PodRequest,
+    *,
+    priority: int | None = None,
 ) -> allocation.Allocation | reason.NodeRejection:
-    """Return what the scheduling code says of a pod on such a ledger, quotas as they are."""
+    """Return what the scheduling code says of a pod on such a ledger, quotas as they are.
+
+    Args:
+        books: what is known.
+        scratch: a ledger of that node.
+        node: its name.
+        wish: of the pod.
+        priority: of the pod; None = nothing is kept from it.
+    """
     return choose.choose(
-        scratch.snapshot(with_claims=False),
+        scratch.snapshot(with_claims=False, without_claim_of=wish.pod.uid, for_priority=priority),
         node,
         wish,
         books.defaults,

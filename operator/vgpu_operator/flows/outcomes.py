@@ -24,6 +24,9 @@ def note(books: Books, reaction: Reaction, now: datetime.datetime) -> None:
 def _note_pod(books: Books, uid: str, now: datetime.datetime) -> None:
     record = books.ledger.record(uid)
     counted = books.tallies
+    attempt = books.preemption.attempts.get(uid)
+    if attempt is not None and record is not None and record.node:
+        attempt.bound_at = attempt.bound_at or now
     if record is not None and not record.ended and _is_to_be_counted(books, record):
         counted.bypassed.add(uid)
     else:

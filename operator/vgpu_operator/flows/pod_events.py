@@ -2,8 +2,9 @@
 
 from collections.abc import Generator, Iterator
 
-from vgpu_operator.flows import admit, effects, lock_needs, reasons
+from vgpu_operator.flows import admit, effects, lock_needs, nominated, reasons
 from vgpu_operator.flows.books import Books
+from vgpu_operator.ledger import nominations
 from vgpu_operator.machines import bind_phase
 from vgpu_operator.model import records, request
 from vgpu_operator.model.settings import Settings
@@ -31,9 +32,11 @@ def pod_seen(books: Books, record: records.PodRecord) -> effects.Reaction:
             books.trusted_nodes.discard(record.node)
     elif record.refused:
         books.ledger.drop_claim(pod.uid)
+    outdone: tuple[nominations.Nomination, ...] = ()
     holds = books.ledger.holding(pod.uid)
     if holds is not None and (held is None or not held.covers(holds)):
         books.upsets[holds.node] = books.ledger.generation
+        outdone = nominated.review(books, (holds.node,))
     lock_needs.note(books, record)
     if record.ended:
         books.stuck.pop(pod.uid, None)
@@ -42,7 +45,7 @@ def pod_seen(books: Books, record: records.PodRecord) -> effects.Reaction:
     return effects.Reaction(
         effects=tuple(_complaints(books, before, record)),
         nodes=frozenset(nodes),
-        pods=frozenset({pod.uid}),
+        pods=frozenset({pod.uid, *(kept.pod.uid for kept in outdone)}),
     )
 
 

@@ -102,10 +102,16 @@ def _grant(
 def _cards_before(
     books: Books, record: records.PodRecord, node: str, keyword: str
 ) -> tuple[fitting.CardState, ...]:
-    """Return the node's cards as they are without this pod."""
+    """Return the node's cards as they are without this pod.
+
+    Among the tenants are the pods that cards are kept for, as when its own were chosen.
+    """
     held = books.ledger.holding(record.key.uid)
     own = held.charges.get(keyword, {}) if held is not None and held.node == node else {}
-    tenants = books.ledger.snapshot(with_claims=False).tenants(node, keyword)
+    view = books.ledger.snapshot(
+        with_claims=False, without_claim_of=record.key.uid, for_priority=record.priority
+    )
+    tenants = view.tenants(node, keyword)
     nothing = charges.NOTHING
     return tuple(
         fitting.CardState(

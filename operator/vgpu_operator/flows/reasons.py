@@ -26,6 +26,13 @@ REASONS: Final[Mapping[str, str]] = {
     "AllocationUnreadable": "Pod: its allocation annotation cannot be read in full.",
     "AllocationSurplus": "Pod: its annotations promise more than its containers ask for.",
     "WebhookBypassed": "Pod: it asks for devices but never passed the webhook.",
+    "Preempting": "Pod: pods of lower priority are evicted so that it gets their cards.",
+    "Preempted": "Pod: it is evicted for a pod of higher priority.",
+    "PreemptionBlocked": (
+        "Pod: evicting pods would make room for it, but a PodDisruptionBudget keeps them."
+    ),
+    "PreemptionPlanned": "Pod: who would be evicted for it; preemption.dryRun is on.",
+    "PreemptionFailed": "Pod: cards were held for it and are so no longer; says why.",
     "RegisterUnreadable": "Node: a register annotation cannot be read in full.",
     "RegisterRemoved": "Node: a register annotation was removed; the last cards are kept.",
     "DevicesExpired": "Node: handshake expired and nothing allocatable; the cards are removed.",

@@ -7,6 +7,7 @@ from vgpu_operator.flows import (
     effects,
     lock_needs,
     locks,
+    nominated,
     pod_events,
     quotas,
     reasons,
@@ -55,6 +56,9 @@ def term_ended(books: Books) -> None:
     A follower would never look again, and tell the last it knew for ever.
     """
     books.refused.clear()
+    books.preemption.clear()
+    for kept in books.ledger.nominations():
+        books.ledger.end_nomination(kept.pod.uid)
     books.stuck_locks.clear()
     books.stuck.clear()
 
@@ -94,10 +98,15 @@ def tick(books: Books, now: datetime.datetime) -> effects.Reaction:
 
 
 def quick_tick(books: Books, now: datetime.datetime) -> effects.Reaction:
-    """Do what must not wait for the slow tick: locks that are over, pods that are stuck."""
+    """Do what must not wait for the slow tick.
+
+    That is locks that are over, pods that are stuck, and cards that are kept for nothing.
+    """
     books.ledger.expire_claims(now)
+    books.ledger.expire_nominations(now)
     if not books.leader:
         return effects.NOTHING
+    nominated.review_changed(books)
     return _leaders_second(books, now, again=False)
 
 

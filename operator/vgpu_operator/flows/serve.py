@@ -7,8 +7,9 @@ nothing else may. ::
        │                                                            │
        └─ no lock, or a pod whose call this cannot be: an error, nothing is written
                                                                     │
-      entry right ──► PatchPod (entry blank, ids noted; ``success`` with the last) ─┐
-      entry wrong ──► PatchPod (``failed``) ────────────────────────────────────────┤
+      entry right ──► Prepare ──► PatchPod (entry blank, ids noted, ``success`` ────┐
+                                           with the last)                           │
+      entry wrong, or nothing can be prepared ──► PatchPod (``failed``) ────────────┤
                                                                                     ▼
                                            PatchNode (lock gone, unless more is to come)
 
@@ -20,10 +21,9 @@ be another pod's never does: a pod that came past the scheduler must not harm th
 whose turn it is.
 """
 
-import contextlib
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias, TypeVar
 
 from vgpu_operator.flows import effects, effects_agent
 from vgpu_operator.model import allocation, device, errors, records
@@ -96,7 +96,8 @@ class ServeResult:
         shares: what it was given; empty with an error.
         is_last: the pod has got everything of this vendor.
         error: the sentence that the kubelet gets; empty when all is well.
-        unsure: the API server did not answer: what was written is not known.
+        unsure: the API server did not do all that was asked: what is left of the pod's
+            turn has to be looked after.
     """
 
     pod: effects_agent.PodSeen | None = None
@@ -105,6 +106,25 @@ class ServeResult:
     is_last: bool = False
     error: str = ""
     unsure: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepare:
+    """Make ready what the container is given, while nothing is taken yet.
+
+    Answer: None, or ``effects.Denied`` where it cannot be made.
+    """
+
+    pod: effects_agent.PodSeen
+    container: str
+    shares: allocation.ContainerShares
+
+
+Effect: TypeAlias = effects_agent.Effect | Prepare
+
+_Result = TypeVar("_Result")
+Steps: TypeAlias = Generator[Effect, effects_agent.Answer, _Result]
+"""A conversation with the API server and the back end that ends in a result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +143,7 @@ class _WrongError(errors.VgpuError):
     """It is the pod's call, and the pod cannot be served; the text is for the kubelet."""
 
 
-def serve(call: ServeCall) -> effects_agent.Steps[ServeResult]:
+def serve(call: ServeCall) -> Steps[ServeResult]:
     """Serve one container; the generator's value is the answer to the kubelet."""
     try:
         node, pod, part = yield from _find(call)
@@ -136,32 +156,28 @@ def serve(call: ServeCall) -> effects_agent.Steps[ServeResult]:
             pod = yield from effects_agent.read_pod(pod.namespace, pod.name, fresh=True)
             if _is_written(call, pod, part):
                 return (yield from _served(call, node, pod, part))
-            part = _part_of(call, pod)
+            part = _part_of(call.plugin, pod, len(call.ids))
     except (_NobodysError, errors.DecodeError) as fault:
         return ServeResult(error=str(fault))
     except effects.EffectFailed as fault:
-        error = f"the container cannot be served: {fault}"
-        return ServeResult(error=error, unsure=isinstance(fault, effects.Doubtful))
+        return ServeResult(error=f"the container cannot be served: {fault}", unsure=True)
     raise AssertionError("unreachable: the last try returns or raises")
 
 
 def _serve(
     call: ServeCall, node: effects_agent.NodeSeen, pod: effects_agent.PodSeen, part: _Part
-) -> effects_agent.Steps[ServeResult]:
+) -> Steps[ServeResult]:
     """Give the container its part, or fail the pod."""
     try:
         _refuse_wrong(call, pod, part)
         noted = _noted(call, pod, part)
+        yield from _prepare(pod, part)
     except (_WrongError, errors.DecodeError) as fault:
-        error = f"pod {pod}, container {part.container}: {fault}"
-        failed = yield from effects_agent.change_pod(
-            pod, {keys.BIND_PHASE: records.BindPhase.FAILED.value}
-        )
-        yield from _release(call.plugin, node)
-        return ServeResult(pod=failed, error=error)
+        return (yield from _fail(call, node, pod, f"container {part.container}: {fault}"))
+    note = device_ids.ServedIds(uid=pod.uid, containers=noted)
     changes = {
         call.plugin.to_allocate_key: part.segment.rest,
-        keys.DEVICE_IDS: device_ids.encode_device_ids(noted),
+        keys.DEVICE_IDS: device_ids.encode_device_ids(note),
     }
     if _ends(call, pod, part):
         changes[keys.BIND_PHASE] = records.BindPhase.SUCCESS.value
@@ -169,17 +185,60 @@ def _serve(
     return (yield from _served(call, node, pod, part))
 
 
+def _prepare(pod: effects_agent.PodSeen, part: _Part) -> Steps[None]:
+    """Have made ready what the container is given.
+
+    Raises:
+        _WrongError: it cannot be made.
+    """
+    try:
+        yield Prepare(pod=pod, container=part.container, shares=part.segment.decode())
+    except effects.Denied as fault:
+        raise _WrongError(str(fault)) from fault
+
+
+def _fail(
+    call: ServeCall, node: effects_agent.NodeSeen, pod: effects_agent.PodSeen, why: str
+) -> effects_agent.Steps[ServeResult]:
+    """Fail the pod and end its turn."""
+    try:
+        failed = yield from effects_agent.change_pod(
+            pod, {keys.BIND_PHASE: records.BindPhase.FAILED.value}
+        )
+    except effects.Conflict:
+        failed = yield from effects_agent.read_pod(pod.namespace, pod.name, fresh=True)
+        if not _is_failed(call.plugin, failed, before=pod):
+            raise
+        # Our own write, whose answer was lost.
+    freed = yield from _release(call.plugin, node)
+    return ServeResult(pod=failed, error=f"pod {pod}, {why}", unsure=not freed)
+
+
+def _is_failed(
+    plugin: Plugin, pod: effects_agent.PodSeen, *, before: effects_agent.PodSeen
+) -> bool:
+    """Whether the same pod, with the same left to allocate, is failed now."""
+    key = plugin.to_allocate_key
+    return (
+        pod.uid == before.uid
+        and pod.annotations.get(keys.BIND_PHASE) == records.BindPhase.FAILED.value
+        and pod.annotations.get(key) == before.annotations.get(key)
+    )
+
+
 def _served(
     call: ServeCall, node: effects_agent.NodeSeen, pod: effects_agent.PodSeen, part: _Part
 ) -> effects_agent.Steps[ServeResult]:
     """End the pod's turn when this was its last part, and answer."""
+    freed = True
     if _ends(call, pod, part):
-        yield from _release(call.plugin, node)
+        freed = yield from _release(call.plugin, node)
     return ServeResult(
         pod=pod,
         container=part.container,
         shares=part.segment.decode(),
         is_last=part.segment.left == 1,
+        unsure=not freed,
     )
 
 
@@ -194,12 +253,11 @@ def wanted_cards(plugin: Plugin, count: int) -> effects_agent.Steps[tuple[str, .
     Empty where it cannot be told: any ids do then. What is known may be a moment old,
     and name the pod before, so what makes no sense is read once more.
     """
-    call = ServeCall(plugin=plugin, ids=("",) * count, cards={}, served={})
     for fresh in (False, True):
         try:
             node = yield from effects_agent.read_node(plugin.node)
             pod = yield from _holder(plugin, node, fresh=fresh)
-            shares = _part_of(call, pod).segment.decode()
+            shares = _part_of(plugin, pod, count).segment.decode()
         except _NobodysError:
             continue
         except (errors.DecodeError, effects.EffectFailed):
@@ -258,10 +316,10 @@ def _find(
         try:
             pod = yield from _holder(call.plugin, node)
             try:
-                return node, pod, _part_of(call, pod)
+                return node, pod, _part_of(call.plugin, pod, len(call.ids))
             except _NobodysError:
                 pod = yield from _holder(call.plugin, node, fresh=True)
-                return node, pod, _part_of(call, pod)
+                return node, pod, _part_of(call.plugin, pod, len(call.ids))
         except _NobodysError:
             if waited_s >= LOCK_RETURN_S or not (yield from _lock_will_return(call)):
                 raise
@@ -302,7 +360,7 @@ def _lock_will_return(call: ServeCall) -> effects_agent.Steps[bool]:
     pods = yield from effects_agent.list_node_pods(call.plugin.node)
     for pod in pods:
         try:
-            _part_of(call, pod)
+            _part_of(call.plugin, pod, len(call.ids))
         except (_NobodysError, errors.DecodeError):
             continue
         if _has_others_devices(call.plugin, pod):
@@ -310,13 +368,12 @@ def _lock_will_return(call: ServeCall) -> effects_agent.Steps[bool]:
     return False
 
 
-def _part_of(call: ServeCall, pod: effects_agent.PodSeen) -> _Part:
-    """Return the pod's next part, if the call can be the one for it.
+def _part_of(plugin: Plugin, pod: effects_agent.PodSeen, count: int) -> _Part:
+    """Return the pod's next part, if a call for so many devices can be the one for it.
 
     Raises:
         _NobodysError: it cannot.
     """
-    plugin = call.plugin
     named = f"the lock of node {plugin.node} names pod {pod}"
     why = _not_due(plugin, pod)
     if why:
@@ -330,10 +387,10 @@ def _part_of(call: ServeCall, pod: effects_agent.PodSeen) -> _Part:
         )
     # More entries than containers that ask: whichever comes first is the one asked for.
     container = asking[max(0, len(asking) - segment.left)]
-    if container.asked != len(call.ids):
+    if container.asked != count:
         raise _NobodysError(
             f"{named}, whose container {container.name} asks for {container.asked} of "
-            f"{plugin.resource}, not {len(call.ids)}: this call must be another pod's, "
+            f"{plugin.resource}, not {count}: this call must be another pod's, "
             f"{_BY_PASSED}"
         )
     return _Part(container=container.name, segment=segment)
@@ -413,6 +470,12 @@ def _refuse_unusable(card: device.Device | None, share: allocation.DeviceShare) 
         raise _WrongError(
             f"card {share.card_id} is cut in MIG instances, which this agent does not make"
         )
+    if share.memory_mib > card.memory_mib or share.cores_percent > card.cores_percent:
+        raise _WrongError(
+            f"card {share.card_id} has {card.memory_mib} MiB and {card.cores_percent} % of its "
+            f"cores to give, less than the {share.memory_mib} MiB and {share.cores_percent} % "
+            "of the entry"
+        )
 
 
 def _noted(
@@ -429,10 +492,8 @@ def _noted(
     asking = [container.name for container in pod.containers if container.asked > 0]
     before = tuple(asking[: max(0, len(asking) - part.segment.left)])
     if not before:
-        # A text from before is a copied manifest's.
         return {part.container: call.ids}
-    text = pod.annotations.get(keys.DEVICE_IDS, "{}")
-    noted = device_ids.decode_device_ids(text, key=keys.DEVICE_IDS)
+    noted = _own_note(pod)
     if call.served.get(pod.uid) != before or tuple(noted) != before:
         raise _WrongError(
             "the pod was half served when kubelet or agent were restarted, and which container "
@@ -445,23 +506,29 @@ def _is_written(call: ServeCall, pod: effects_agent.PodSeen, part: _Part) -> boo
     """Whether the pod shows our own write, whose answer was lost."""
     if pod.annotations.get(call.plugin.to_allocate_key) != part.segment.rest:
         return False
-    text = pod.annotations.get(keys.DEVICE_IDS, "{}")
-    return device_ids.decode_device_ids(text, key=keys.DEVICE_IDS).get(part.container) == call.ids
+    return _own_note(pod).get(part.container) == call.ids
+
+
+def _own_note(pod: effects_agent.PodSeen) -> Mapping[str, tuple[str, ...]]:
+    """Return the ids by container that the pod was served."""
+    text = pod.annotations.get(keys.DEVICE_IDS)
+    return device_ids.served_to(pod.uid, text, key=keys.DEVICE_IDS) or {}
 
 
 # How it ends.
 
 
-def _release(plugin: Plugin, node: effects_agent.NodeSeen) -> effects_agent.Steps[None]:
+def _release(plugin: Plugin, node: effects_agent.NodeSeen) -> effects_agent.Steps[bool]:
     """Remove the lock while it is the one that was seen; read the Node again on a conflict.
 
-    The scheduler takes back what cannot be removed here, so nothing is raised.
+    Returns whether that lock is known to be gone. Nothing is raised, as the pod has got
+    its answer: ``tidy``, or else the scheduler, takes back what could not be removed here.
     """
     text = node.annotations.get(plugin.lock_key)
-    with contextlib.suppress(effects.EffectFailed):
+    try:
         for _ in range(MOST_TRIES):
             if node.annotations.get(plugin.lock_key) != text:
-                return
+                return True
             try:
                 yield effects_agent.PatchNode(
                     name=node.name,
@@ -471,4 +538,7 @@ def _release(plugin: Plugin, node: effects_agent.NodeSeen) -> effects_agent.Step
             except effects.Conflict:
                 node = yield from effects_agent.read_node(node.name)
             else:
-                return
+                return True
+    except effects.EffectFailed:
+        return False
+    return False

@@ -10,7 +10,7 @@ spread, the first named among equals.
 """
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,8 +27,9 @@ from vgpu_operator.flows import (
     register,
 )
 from vgpu_operator.flows import filter as flow_filter
+from vgpu_operator.flows.preemption import forecast, plan
 from vgpu_operator.ledger import nodes as ledger_nodes
-from vgpu_operator.model import allocation, policy, reason, records
+from vgpu_operator.model import allocation, budgets, policy, reason, records
 from vgpu_operator.model.settings import Settings
 from vgpu_operator.vendors import base, requests
 from vgpu_operator.vendors import quotas as vendor_quotas
@@ -206,12 +207,14 @@ class Simulation:
             return Placed(record=record, scores=dict.fromkeys(answer.fitting, 0.0), rejections={})
         scores: dict[str, float] = {}
         if answer.fitting:
-            placement = flow_filter.place(self.books, record.request, answer.fitting)
+            placement = flow_filter.place(
+                self.books, record.request, answer.fitting, priority=record.priority
+            )
             scores = dict(zip(placement.fitting, placement.raw_scores.tolist(), strict=True))
         node = self._best(record, scores)
         if node is None:
             return Placed(record=record, scores=scores, rejections=answer.rejections)
-        granted = bind.reserve(self.books, record.request, node)
+        granted = bind.reserve(self.books, record.request, node, priority=record.priority)
         if not isinstance(granted, allocation.Allocation):
             return Placed(record=record, scores={}, rejections={node: granted})
         usage = self.usage(node)
@@ -228,6 +231,19 @@ class Simulation:
             usage=usage,
             bound=self._bind(record, node, now),
         )
+
+    def preempt(
+        self,
+        placed: Placed,
+        nodes: Sequence[str],
+        all_budgets: Collection[budgets.Budget],
+        now: datetime.datetime,
+    ) -> forecast.Forecast:
+        """Return who would be evicted for a pod that found no node; from now on that counts."""
+        found = forecast.forecast(self.books, placed.record, nodes, all_budgets, now)
+        if isinstance(found.answer, plan.Plan | plan.Waits):
+            forecast.hold(self.books, placed.record, found.answer, now)
+        return found
 
     def _best(self, record: records.PodRecord, scores: Mapping[str, float]) -> str | None:
         wanted = record.request.node_policy or self.books.defaults.node_policy

@@ -64,7 +64,9 @@ class _Knob:
     top: int
 
 
-def largest(books: Books, pod: Json, nodes: Sequence[str]) -> tuple[Change, ...]:
+def largest(
+    books: Books, pod: Json, nodes: Sequence[str], *, priority: int = 0
+) -> tuple[Change, ...]:
     """Return how much less the pod could ask to fit on one of the nodes, each way by itself.
 
     Where no single amount is enough, one way that lowers several; none where nothing is.
@@ -73,9 +75,10 @@ def largest(books: Books, pod: Json, nodes: Sequence[str]) -> tuple[Change, ...]
         books: what is known.
         pod: a Pod that fits on none of the nodes now.
         nodes: where it may go.
+        priority: of the pod.
     """
     knobs = [knob for vendor in books.vendors for knob in _knobs(books, pod, vendor, nodes)]
-    search = _Search(books=books, pod=pod, nodes=nodes)
+    search = _Search(books=books, pod=pod, nodes=nodes, priority=priority)
     singles = []
     for knob in knobs:
         most = search.most(knob, {})
@@ -96,6 +99,7 @@ class _Search:
     books: Books
     pod: Json
     nodes: Sequence[str]
+    priority: int
 
     def most(
         self, knob: _Knob, caps: Mapping[str, int], *, others: Sequence[_Knob] = ()
@@ -138,7 +142,8 @@ class _Search:
             return ()
         if not wish.wants_devices:
             return ()
-        return flow_filter.place(self.books, wish, self.nodes).fitting
+        placement = flow_filter.place(self.books, wish, self.nodes, priority=self.priority)
+        return placement.fitting
 
 
 def _highest(holds: Callable[[int], bool], *, below: int) -> int | None:

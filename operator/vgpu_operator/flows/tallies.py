@@ -9,6 +9,8 @@ import datetime
 from dataclasses import dataclass, field
 from typing import Final
 
+from vgpu_operator.flows.preemption.attempts import Outcome
+
 SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """Upper ends of the buckets: a plugin takes milliseconds, an expiry 300 s."""
 
@@ -58,6 +60,9 @@ class Tallies:
         allocating: UIDs of pods whose plugins are not done, since when.
         locks: by node and key the locks that stand.
         bypassed: UIDs of pods that ask for devices and never passed the webhook.
+        preemptions: how attempts to preempt have ended, by outcome.
+        preemption_victims: pods whose eviction the API server has accepted.
+        preempted: from a pod's refusal until it was bound where pods had left for it.
     """
 
     lock_held: Tally = field(default_factory=Tally)
@@ -67,3 +72,6 @@ class Tallies:
     allocating: dict[str, datetime.datetime] = field(default_factory=dict)
     locks: dict[str, dict[str, Standing]] = field(default_factory=dict)
     bypassed: set[str] = field(default_factory=set)
+    preemptions: dict[str, int] = field(default_factory=lambda: dict.fromkeys(Outcome, 0))
+    preemption_victims: int = 0
+    preempted: Tally = field(default_factory=Tally)

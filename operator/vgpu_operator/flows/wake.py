@@ -12,7 +12,7 @@ from collections.abc import Generator, Set
 from typing import Any, TypeAlias
 
 from vgpu_operator.flows import effects, quotas
-from vgpu_operator.flows.books import Books, Refusal, alike
+from vgpu_operator.flows.books import Books, Refusal
 from vgpu_operator.model import reason
 from vgpu_operator.scheduling import fit
 from vgpu_operator.wire import keys
@@ -70,7 +70,6 @@ def _first_that_fits(
     lock is stuck no longer is no change of the ledger: a pod that was refused
     from its present state is looked at there all the same.
     """
-    view = books.ledger.snapshot(with_claims=True)
     tried = set()
     for refusal in books.refused.values():
         is_earlier = refusal.generation < books.ledger.generation
@@ -80,10 +79,13 @@ def _first_that_fits(
         held_back = is_earlier and wish.pod.namespace in namespaces and _by_quota(refusal)
         hopes = freed if is_earlier else opened
         candidates = tuple(name for name in refusal.nodes if held_back or name in hopes)
-        asked = alike(wish), candidates
+        asked = books.question(wish, refusal.priority), candidates
         if not candidates or asked in tried:
             continue
         tried.add(asked)
+        view = books.ledger.snapshot(
+            with_claims=True, without_claim_of=wish.pod.uid, for_priority=refusal.priority
+        )
         allowances = quotas.allowances(books, wish.pod)
         placement = fit.place(view, candidates, wish, books.defaults, allowances=allowances)
         if placement.fitting:

@@ -14,13 +14,13 @@ import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from vgpu_operator.flows import admit, bind, evictions, locks, one_node, quotas, smaller, steering
+from vgpu_operator.flows import admit, bind, leaving, locks, one_node, quotas, smaller, steering
 from vgpu_operator.flows import filter as flow_filter
 from vgpu_operator.flows.books import Books
-from vgpu_operator.ledger import residents
+from vgpu_operator.ledger import residents, snapshot
 from vgpu_operator.model import allocation, device, policy, reason, records, request
 from vgpu_operator.model.vendor_settings import resources
-from vgpu_operator.scheduling import choose, fit
+from vgpu_operator.scheduling import choose, fit, preempt
 from vgpu_operator.wire import keys, shape
 
 Json: TypeAlias = Mapping[str, Any]
@@ -43,14 +43,12 @@ class Case:
         pod: as the API serves it, or as admission would leave it.
         nodes: every Node, as the API serves it.
         pods: every Pod that is bound and has not ended, by its node.
-        priorities: of pods by UID.
     """
 
     pod: Json
     record: records.PodRecord
     nodes: Sequence[Json]
     pods: Mapping[str, Sequence[Json]]
-    priorities: Mapping[str, int]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,9 +127,7 @@ class MoreQuota:
     holders: tuple[request.PodKey, ...]
 
 
-Way: TypeAlias = (
-    smaller.Change | Elsewhere | WithoutRules | CardsBack | evictions.Eviction | MoreQuota
-)
+Way: TypeAlias = smaller.Change | Elsewhere | WithoutRules | CardsBack | leaving.Leaving | MoreQuota
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +174,7 @@ def explain(
     """
     wish = case.record.request
     raws = {_name(raw): raw for raw in case.nodes}
-    placement, rejections = _judged(books, wish, tuple(raws), now)
+    placement, rejections = _judged(books, case.record, tuple(raws), now)
     scores = dict(zip(placement.fitting, placement.raw_scores.tolist(), strict=True))
     owned = _owned(books)
     off = {
@@ -210,7 +206,7 @@ def explain(
     return Explanation(
         record=case.record,
         nodes=tuple(
-            dataclasses.replace(node, cards=_cards(books, wish, node.name))
+            dataclasses.replace(node, cards=_cards(books, case.record, node.name))
             if node.name in looked_at and node.name in books.nodes
             else node
             for node in nodes
@@ -248,13 +244,14 @@ def settle(books: Books, case: Case, there: Explanation, now: datetime.datetime)
     owned = _owned(books)
     raws = {_name(raw): raw for raw in case.nodes}
     open_nodes = [node.name for node in there.nodes if not node.obstacles]
-    placement, _ = _judged(books, wish, open_nodes, now)
+    placement, _ = _judged(books, case.record, open_nodes, now)
     sign = 1 if placement.node_policy is policy.NodePolicy.SPREAD else -1
     scores = zip(placement.raw_scores.tolist(), placement.fitting, strict=True)
     for _, name in sorted((sign * score, name) for score, name in scores):
         if steering.off(case.pod, raws[name], case.pods.get(name, ()), owned=owned):
             continue  # pods before it have taken the room
-        if isinstance(bind.reserve(books, wish, name), allocation.Allocation):
+        reserved = bind.reserve(books, wish, name, priority=case.record.priority)
+        if isinstance(reserved, allocation.Allocation):
             return name
     return None
 
@@ -267,11 +264,12 @@ def _owned(books: Books) -> frozenset[str]:
 
 
 def _judged(
-    books: Books, wish: request.PodRequest, names: Sequence[str], now: datetime.datetime
+    books: Books, pod: records.PodRecord, names: Sequence[str], now: datetime.datetime
 ) -> tuple[fit.Placement, dict[str, reason.NodeRejection]]:
+    wish = pod.request
     closed = locks.closed_to(books, wish, now)
     open_nodes = [name for name in names if name not in closed]
-    placement = flow_filter.place(books, wish, open_nodes)
+    placement = flow_filter.place(books, wish, open_nodes, priority=pod.priority)
     refused = {name: closed[name] for name in names if name in closed}
     return placement, {**placement.rejections, **refused}
 
@@ -310,8 +308,9 @@ def _short(asked: int, free: int) -> float:
     return max(0, asked - max(0, free)) / asked if asked > 0 else 0.0
 
 
-def _cards(books: Books, wish: request.PodRequest, node: str) -> tuple[Card, ...]:
+def _cards(books: Books, pod: records.PodRecord, node: str) -> tuple[Card, ...]:
     """Return every card of the vendors that the pod asks, each judged by itself."""
+    wish = pod.request
     holders: dict[tuple[str, str], list[residents.Holder]] = {}
     for holder in books.ledger.holders(node):
         holders.setdefault((holder.vendor, holder.share.card_id), []).append(holder)
@@ -328,14 +327,14 @@ def _cards(books: Books, wish: request.PodRequest, node: str) -> tuple[Card, ...
                     free_slots=card.slots - usage.used_slots,
                     free_memory_mib=card.memory_mib - usage.used_memory_mib,
                     used_cores=usage.used_cores_percent,
-                    why=_why_not(books, wish, node, keyword, card.id),
+                    why=_why_not(books, pod, node, keyword, card.id),
                     holders=tuple(holders.get((keyword, card.id), ())),
                 )
             )
     return tuple(found)
 
 
-def _why_not(books: Books, wish: request.PodRequest, node: str, keyword: str, card_id: str) -> str:
+def _why_not(books: Books, pod: records.PodRecord, node: str, keyword: str, card_id: str) -> str:
     """Return why that card alone can serve no container of the pod; empty when it can.
 
     The node is judged as if it had no other card of the vendor, for one card of each wish.
@@ -344,8 +343,11 @@ def _why_not(books: Books, wish: request.PodRequest, node: str, keyword: str, ca
     def alone(vendor: str, card: device.Device) -> device.Device | None:
         return card if (vendor, card.id) == (keyword, card_id) else None
 
+    wish = pod.request
     scratch = one_node.copied(books, node, change=alone)
-    view = scratch.snapshot(with_claims=False)
+    view = scratch.snapshot(
+        with_claims=False, without_claim_of=pod.key.uid, for_priority=pod.priority
+    )
     words = ""
     for container in wish.containers:
         asked = container.of(keyword)
@@ -367,12 +369,14 @@ def _why_not(books: Books, wish: request.PodRequest, node: str, keyword: str, ca
 
 
 def _ways(books: Books, case: Case, nodes: Sequence[Node]) -> Iterable[Way]:
-    wish = case.record.request
     allowed = [node.name for node in nodes if not node.obstacles]
-    quota = _more_quota(books, wish, allowed)
+    quota = _more_quota(books, case.record, allowed)
     if quota is not None:
         yield quota
-    changes = sorted(smaller.largest(books, case.pod, allowed), key=lambda change: change.given_up)
+    changes = sorted(
+        smaller.largest(books, case.pod, allowed, priority=case.record.priority),
+        key=lambda change: change.given_up,
+    )
     yield from (change for change in changes if change.given_up <= HALF)
     rules = _without_rules(books, case, allowed)
     if rules is not None:
@@ -382,7 +386,8 @@ def _ways(books: Books, case: Case, nodes: Sequence[Node]) -> Iterable[Way]:
             yield Elsewhere(node=node.name, obstacles=node.obstacles)
             break
     back = next(
-        filter(None, (_cards_back(books, wish, name) for name in allowed[:LOOKED_AT])), None
+        filter(None, (_cards_back(books, case.record, name) for name in allowed[:LOOKED_AT])),
+        None,
     )
     if back is not None:
         yield back
@@ -392,7 +397,7 @@ def _ways(books: Books, case: Case, nodes: Sequence[Node]) -> Iterable[Way]:
     yield from (change for change in changes if change.given_up > HALF)
 
 
-def _eviction(books: Books, case: Case, nodes: Sequence[Node]) -> evictions.Eviction | None:
+def _eviction(books: Books, case: Case, nodes: Sequence[Node]) -> leaving.Leaving | None:
     """Return the fewest pods whose end makes room on a node: on its cards and beside them."""
     wish, owned = case.record.request, _owned(books)
     raws = {_name(raw): raw for raw in case.nodes}
@@ -422,16 +427,27 @@ def _eviction(books: Books, case: Case, nodes: Sequence[Node]) -> evictions.Evic
         holders = one_node.pods_on(books, node.name)
         return opens(node.name, {record.key.uid for record in holders})
 
-    view = books.ledger.snapshot(with_claims=False)
+    view = _view_at_bind(books, case.record)
     refused = fit.place(view, [node.name for node in nodes], wish, books.defaults).rejections
     names = [node.name for node in nodes if could_help(node)]
-    return evictions.fewest(books, wish, names, priorities=case.priorities, opens=opens)
+    question = leaving.Question(
+        wish=wish, nodes=names, opens=opens, prefer=preempt.Prefer.FEWEST, even_going=True
+    )
+    found = leaving.cheapest(books, view, question)
+    return found if isinstance(found, leaving.Leaving) else None
 
 
-def _more_quota(books: Books, wish: request.PodRequest, nodes: Sequence[str]) -> MoreQuota | None:
+def _view_at_bind(books: Books, pod: records.PodRecord) -> snapshot.Snapshot:
+    """Return the ledger as the pod's bind would see it."""
+    return books.ledger.snapshot(
+        with_claims=False, without_claim_of=pod.key.uid, for_priority=pod.priority
+    )
+
+
+def _more_quota(books: Books, pod: records.PodRecord, nodes: Sequence[str]) -> MoreQuota | None:
     """Return the quota that is all that keeps the pod off every node; None when it is not."""
-    view = books.ledger.snapshot(with_claims=False)
-    if not fit.place(view, nodes, wish, books.defaults).fitting:
+    wish = pod.request
+    if not fit.place(_view_at_bind(books, pod), nodes, wish, books.defaults).fitting:
         return None
     standing = books.ledger.quota_standing(wish.pod.namespace, without=wish.pod.uid)
     sentences = [
@@ -476,26 +492,29 @@ def _without_rules(books: Books, case: Case, nodes: Sequence[str]) -> WithoutRul
     freer = dataclasses.replace(
         wish, selections={}, card_policies=policies or (policy.CardPolicy.SPREAD,)
     )
-    fitting = flow_filter.place(books, freer, nodes).fitting
+    placement = flow_filter.place(books, freer, nodes, priority=case.record.priority)
+    fitting = placement.fitting
     return WithoutRules(annotations=written, nodes=fitting) if fitting else None
 
 
-def _cards_back(books: Books, wish: request.PodRequest, node: str) -> CardsBack | None:
+def _cards_back(books: Books, pod: records.PodRecord, node: str) -> CardsBack | None:
     """Return the cards of a node that would make it take the pod if they were not kept out."""
     record = books.nodes.get(node)
     if record is None:
         return None
-    there = [card for keyword in wish.vendors for card in books.ledger.devices(node, keyword)]
+    there = [
+        card for keyword in pod.request.vendors for card in books.ledger.devices(node, keyword)
+    ]
     cordoned = [card.id for card in there if card.id in record.cordoned]
     unhealthy = [card.id for card in there if not card.healthy]
-    if cordoned and _fits_with(books, wish, node, cordoned=cordoned, unhealthy=()):
+    if cordoned and _fits_with(books, pod, node, cordoned=cordoned, unhealthy=()):
         unhealthy = []
-    elif not (unhealthy and _fits_with(books, wish, node, cordoned=cordoned, unhealthy=unhealthy)):
+    elif not (unhealthy and _fits_with(books, pod, node, cordoned=cordoned, unhealthy=unhealthy)):
         return None
     for needed in (unhealthy, cordoned):  # repairing is the harder order
         for card in tuple(needed):
             needed.remove(card)
-            if not _fits_with(books, wish, node, cordoned=cordoned, unhealthy=unhealthy):
+            if not _fits_with(books, pod, node, cordoned=cordoned, unhealthy=unhealthy):
                 needed.append(card)
     return CardsBack(
         node=node, cordoned=tuple(sorted(cordoned)), unhealthy=tuple(sorted(unhealthy))
@@ -504,7 +523,7 @@ def _cards_back(books: Books, wish: request.PodRequest, node: str) -> CardsBack 
 
 def _fits_with(
     books: Books,
-    wish: request.PodRequest,
+    pod: records.PodRecord,
     node: str,
     *,
     cordoned: Collection[str],
@@ -516,7 +535,8 @@ def _fits_with(
         return dataclasses.replace(card, healthy=True) if card.id in unhealthy else card
 
     scratch = one_node.copied(books, node, change=change, uncordoned=cordoned)
-    return isinstance(one_node.judged(books, scratch, node, wish), allocation.Allocation)
+    found = one_node.judged(books, scratch, node, pod.request, priority=pod.priority)
+    return isinstance(found, allocation.Allocation)
 
 
 def _name(raw: Json) -> str:

@@ -403,7 +403,13 @@ def _by_object(wanted: Iterable[effects.Effect]) -> Iterable[Sequence[effects.Ef
                 target: object = effects.PostEvent
             case effects.PatchNode() | effects.ListNodePods():
                 target = effect.node
-            case effects.PatchPod() | effects.BindPod() | effects.DeletePod():
+            case (
+                effects.PatchPod()
+                | effects.BindPod()
+                | effects.DeletePod()
+                | effects.EvictPod()
+                | effects.NominateNode()
+            ):
                 target = effect.pod.uid
             case _:
                 target = None

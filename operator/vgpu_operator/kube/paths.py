@@ -5,6 +5,8 @@ from urllib.parse import quote
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
 QUOTAS = "/api/v1/resourcequotas"
+BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
+PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 def node(name: str) -> str:
@@ -25,6 +27,16 @@ def pod(namespace: str, name: str) -> str:
 def binding(namespace: str, name: str) -> str:
     """Return the path that a Binding for one Pod is created at."""
     return f"{pod(namespace, name)}/binding"
+
+
+def pod_status(namespace: str, name: str) -> str:
+    """Return the path of one Pod's status."""
+    return f"{pod(namespace, name)}/status"
+
+
+def eviction(namespace: str, name: str) -> str:
+    """Return the path that an Eviction of one Pod is created at."""
+    return f"{pod(namespace, name)}/eviction"
 
 
 def lease(namespace: str, name: str) -> str:

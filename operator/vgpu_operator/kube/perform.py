@@ -8,6 +8,7 @@ from vgpu_operator.flows import effects
 from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import errors, events, paths
 from vgpu_operator.model import records
+from vgpu_operator.wire import keys
 
 Result = TypeVar("Result")
 Step = TypeVar("Step")
@@ -92,6 +93,9 @@ class Performer:
             try:
                 return await self._call(effect)
             except errors.TooMany as fault:
+                if isinstance(effect, effects.EvictPod):
+                    # A budget's refusal: whoever evicts decides whether it is still to be.
+                    raise effects.NotYet(str(fault), retry_after_s=fault.retry_after_s) from fault
                 if attempt == WRITE_TRIES:
                     raise _translated(fault) from fault
                 self._on_retry()
@@ -115,6 +119,10 @@ class Performer:
                     paths.PODS, params={"fieldSelector": f"spec.nodeName={effect.node}"}
                 )
                 return tuple(self._decode_pod(item) for item in items)
+            case effects.EvictPod():
+                return await self._evict(effect)
+            case effects.NominateNode():
+                return await self._nominate(effect)
             case effects.DeletePod():
                 path = paths.pod(effect.pod.namespace, effect.pod.name)
                 return await self._client.delete(
@@ -158,6 +166,28 @@ class Performer:
             "target": {"apiVersion": "v1", "kind": "Node", "name": effect.node},
         }
         await self._client.create(paths.binding(effect.pod.namespace, effect.pod.name), body)
+
+    async def _evict(self, effect: effects.EvictPod) -> None:
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": effect.pod.name, "namespace": effect.pod.namespace},
+            "deleteOptions": {"preconditions": {"uid": effect.pod.uid}},
+        }
+        await self._client.create(paths.eviction(effect.pod.namespace, effect.pod.name), body)
+
+    async def _nominate(self, effect: effects.NominateNode) -> str:
+        """Write status and annotation in one request: a Pod's status may bring both."""
+        body: kube_client.Json = {
+            "metadata": {
+                "uid": effect.pod.uid,
+                "annotations": {keys.NOMINATION: effect.mark},
+            },
+            "status": {"nominatedNodeName": effect.node},
+        }
+        path = paths.pod_status(effect.pod.namespace, effect.pod.name)
+        answer = await self._client.patch(path, body)
+        return str(answer["metadata"]["resourceVersion"])
 
     async def _read_pod(self, effect: effects.ReadPod) -> records.PodRecord | None:
         try:

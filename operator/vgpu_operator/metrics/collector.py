@@ -48,9 +48,15 @@ class BooksCollector(Collector):
                 "Pods that ask for devices and never passed the webhook.",
                 len(books.tallies.bypassed),
             ),
+            (
+                "vgpu_preemptions_pending",
+                "Pods for which cards are held while others leave (leader only).",
+                len(books.preemption.attempts),
+            ),
         ):
             yield core.GaugeMetricFamily(name, help_text, value=value)
         yield from _durations(books.tallies)
+        yield from _preemptions(books.tallies)
         yield from _build()
 
 
@@ -69,6 +75,28 @@ def _durations(counted: tallies.Tallies) -> Iterator[core.Metric]:
     for outcome, tally in counted.allocations.items():
         allocated.add_metric([outcome], _buckets(tally), tally.sum_s)
     yield allocated
+
+
+def _preemptions(counted: tallies.Tallies) -> Iterator[core.Metric]:
+    attempts = core.CounterMetricFamily(
+        "vgpu_preemption_attempts",
+        "Attempts to make room for a pod by evicting others, by how they ended.",
+        labels=["outcome"],
+    )
+    for outcome, count in counted.preemptions.items():
+        attempts.add_metric([outcome], count)
+    yield attempts
+    yield core.CounterMetricFamily(
+        "vgpu_preemption_victims",
+        "Pods evicted for one of higher priority.",
+        value=counted.preemption_victims,
+    )
+    yield core.HistogramMetricFamily(
+        "vgpu_preemption_duration_seconds",
+        "From a pod's first refusal until it was bound to the node that others left for it.",
+        buckets=_buckets(counted.preempted),
+        sum_value=counted.preempted.sum_s,
+    )
 
 
 def _buckets(tally: tallies.Tally) -> list[tuple[str, float]]:

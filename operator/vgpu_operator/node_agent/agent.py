@@ -16,11 +16,11 @@ from vgpu_operator.node_agent import (
     board,
     configuration,
     desk,
+    device_list,
     node_keeper,
     plugin_socket,
     pod_resources,
     service,
-    start_check,
     switches,
 )
 from vgpu_operator.vendors import registry
@@ -29,6 +29,9 @@ NVIDIA = "NVIDIA"
 
 RETRY_S = 5.0
 """How long to wait before the cards are asked for again, or the lock is looked at again."""
+
+TIDY_LIMIT_S = 4.0
+"""How long one look may take: no call is answered meanwhile."""
 
 MOST_LOOKS = 6
 """How often the lock is looked at after a start, and after an answer that was lost."""
@@ -57,6 +60,7 @@ async def prepare(
     keyword, cards = _backend(configured)
     try:
         first = await _first_cards(cards, node=configured.node)
+        device_list.refuse_too_many(first)
         return Agent(
             configured,
             client,
@@ -113,7 +117,9 @@ class Agent:
                 backend=cards,
                 board=self._board,
                 desk=self._desk,
-                pod_resources=self._pod_resources,
+                pod_resources=pod_resources.Lister(
+                    configured.pod_resources, resource=self._plugin.resource
+                ).held,
                 node=lambda: self.keeper.seen,
                 switches=configured.switches,
                 on_unsure=self._unsure.set,
@@ -149,14 +155,14 @@ class Agent:
             await self.service.settle()
             await self._backend.close()
 
-    async def _pod_resources(self) -> tuple[start_check.Held, ...]:
-        return await pod_resources.held(
-            self._configured.pod_resources, resource=self._plugin.resource
-        )
-
     async def _follow_backend(self) -> None:
         async for cards in self._backend.changes():
-            self._put(cards)
+            try:
+                device_list.refuse_too_many(cards)
+            except errors.SettingsError as fault:
+                self._log.warning("kept the cards as they were", why=str(fault))
+            else:
+                self._put(cards)
 
     async def _fall_ill(self) -> None:
         """Call the first card unhealthy when its time has come, if it ever does."""
@@ -172,22 +178,29 @@ class Agent:
     async def _tidy(self) -> None:
         """Finish what was left half done: before this agent, or by an answer that was lost."""
         while True:
-            for _ in range(MOST_LOOKS):
-                if await self._tidy_once():
+            # What becomes unsure from here on is looked at once more.
+            self._unsure.clear()
+            looks = 0
+            while looks < MOST_LOOKS:
+                done = await self._tidy_once()
+                if done:
                     break
+                # One that the API server did not answer is none.
+                looks += done is not None
                 # The pod's end may be a moment away: the kubelet has yet to write it.
                 await asyncio.sleep(RETRY_S)
-            self._unsure.clear()
             await self._unsure.wait()
 
-    async def _tidy_once(self) -> bool:
-        """Return whether there was something to finish."""
+    async def _tidy_once(self) -> bool | None:
+        """Return whether there was something to finish; None when that cannot be told."""
         try:
-            async with self.service.turn:
-                done = await self._desk.run(serve.tidy(self._plugin), within_s=None)
+            async with self.service.my_turn(TIDY_LIMIT_S) as left_s:
+                done = await self._desk.run(serve.tidy(self._plugin), within_s=left_s)
+        except service.BusyError:
+            return None
         except effects.EffectFailed as fault:
             self._log.warning("could not look after the node's lock", why=str(fault))
-            return False
+            return None if isinstance(fault, effects.Doubtful) else False
         if done:
             self._log.info(done)
         return bool(done)

@@ -83,7 +83,14 @@ class Backend(Protocol):
         ...
 
     def grant(self, holder: Holder, slices: tuple[Slice, ...]) -> Grant:
-        """Return what a container needs to use its slices, and no more; asks nobody."""
+        """Return what a container needs to use its slices, and no more.
+
+        Called in a thread, before the slices are taken. It may make files on the host,
+        and is asked again for the same container where somebody else changed its pod.
+
+        Raises:
+            OSError: a file could not be made.
+        """
         ...
 
     async def close(self) -> None:

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from vgpu_operator.flows import effects, effects_agent
+from vgpu_operator.flows import effects, effects_agent, serve
 from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import errors, paths
 from vgpu_operator.kube import perform as kube_perform
@@ -28,6 +28,10 @@ def _always() -> bool:
     return True
 
 
+async def _nothing_to_make(effect: serve.Prepare) -> None:
+    raise effects.Denied(f"nobody makes anything for {effect.pod}")
+
+
 class Desk:
     """Talks to the API server for one node.
 
@@ -43,29 +47,33 @@ class Desk:
 
     async def run(
         self,
-        steps: effects_agent.Steps[_Result],
+        steps: serve.Steps[_Result],
         *,
-        within_s: float | None,
+        within_s: float,
         node: effects_agent.NodeSeen | None = None,
         is_wanted: Callable[[], bool] = _always,
+        prepare: Callable[[serve.Prepare], Awaitable[None]] = _nothing_to_make,
         on_pod_written: Callable[[effects_agent.PatchPod], None] = lambda _: None,
     ) -> _Result:
         """Run a conversation to its end and return its result.
 
         Args:
             steps: the conversation.
-            within_s: how long the API server has for all of it; None for ever.
+            within_s: how long the API server has for all of it.
             node: the Node as somebody knows it, to begin with; it is read when it is
                 asked for once more.
             is_wanted: asked before a Pod is written: is the result still wanted?
+            prepare: makes what a container is given.
             on_pod_written: told when a Pod was written.
         """
-        loop = asyncio.get_running_loop()
-        end = None if within_s is None else loop.time() + within_s
+        end = asyncio.get_running_loop().time() + within_s
         known = node
 
-        async def answer(effect: effects_agent.Effect) -> effects_agent.Answer:
+        async def answer(effect: serve.Effect) -> effects_agent.Answer:
             nonlocal known
+            if isinstance(effect, serve.Prepare):
+                await prepare(effect)
+                return None
             if isinstance(effect, effects_agent.Pause):
                 await asyncio.sleep(effect.seconds)
                 return None
@@ -81,7 +89,7 @@ class Desk:
 
         return await kube_perform.drive(steps, answer)
 
-    async def _ask(self, effect: effects_agent.Effect, end: float | None) -> effects_agent.Answer:
+    async def _ask(self, effect: effects_agent.Effect, end: float) -> effects_agent.Answer:
         """Send what an effect stands for until the API server really answers, or time is up.
 
         Raises:

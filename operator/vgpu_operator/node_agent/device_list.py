@@ -2,7 +2,24 @@
 
 from collections.abc import Iterator, Sequence
 
-from vgpu_operator.model import device
+from vgpu_operator.model import device, errors
+
+MOST_IDS = 10_000
+"""So many are told to the kubelet at most: its answer to a long list is to hang up (4 MiB)."""
+
+
+def refuse_too_many(cards: Sequence[device.Device]) -> None:
+    """Refuse cards with more slots than the kubelet can be told of.
+
+    Raises:
+        SettingsError: one sentence with how many there are.
+    """
+    slots = sum(card.slots for card in cards)
+    if slots > MOST_IDS:
+        raise errors.SettingsError(
+            f"the cards of this node have {slots} slots in all, and the kubelet cannot list more "
+            f"than {MOST_IDS}: give each card fewer (slots in the card file, --split-count)"
+        )
 
 
 def ids_of(card: device.Device) -> Iterator[str]:
@@ -47,7 +64,8 @@ def preferred(
     for one in must:
         if card_of(one) in still:
             still.remove(card_of(one))
-    left = [one for one in sorted(available, key=_place) if one not in set(must)]
+    taken = set(must)
+    left = [one for one in sorted(available, key=_place) if one not in taken]
     for card in still:
         found = next((one for one in left if card_of(one) == card), None)
         if found is not None:

@@ -8,7 +8,14 @@ from vgpu_operator.model import errors
 from vgpu_operator.node_agent import backend, limits
 
 _ANYBODY_WRITES = 0o777
-"""Programs of any user write their container's cache and take the lock."""
+"""Programs of any user write their container's cache and take the lock.
+
+No sticky bit on the lock's folder: the library removes a lock that is old, whoever left it.
+"""
+
+_ROOT_ALONE = 0o700
+"""What a container leaves in its folder, say a program with root's rights, no user of the
+host may reach: mounts are made by root."""
 
 
 class NotInstalledError(errors.VgpuError):
@@ -48,10 +55,16 @@ class Enforcement:
         Raises:
             OSError: a folder could not be made.
         """
-        for folder in (limits.cache_folder(holder, found), limits.lock_folder(found)):
-            place = Path(folder)
+        cache = Path(limits.cache_folder(holder, found))
+        lock = Path(limits.lock_folder(found))
+        # The outer folder first: nothing in it can be reached for a moment, either.
+        for place, mode in (
+            (cache.parent, _ROOT_ALONE),
+            (cache, _ANYBODY_WRITES),
+            (lock, _ANYBODY_WRITES),
+        ):
             place.mkdir(parents=True, exist_ok=True)
-            place.chmod(_ANYBODY_WRITES)
+            place.chmod(mode)
         return limits.mounts(holder, found)
 
     def _tell(self, why: str) -> None:

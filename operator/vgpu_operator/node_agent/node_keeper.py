@@ -6,6 +6,7 @@ same for the same cards, so nothing is written without need.
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Mapping, Sequence
 
@@ -57,6 +58,7 @@ class NodeKeeper:
         self._raw: kube_client.Json | None = None
         self._look = asyncio.Event()
         self._repairs: deque[float] = deque(maxlen=MOST_REPAIRS)
+        self._is_braked = False
         self._said = ""
         self._written: Mapping[str, str] = {}
 
@@ -97,23 +99,42 @@ class NodeKeeper:
             changes = self._lacking()
             if not changes:
                 continue
-            await self._hold_back()
-            # What is lacking may have changed in the wait.
-            changes = self._lacking()
-            if changes:
-                await self._write(changes)
+            # Cards that changed are never held back: pods would be put on a sick one.
+            if self._are_repairs(changes) and await self._holds_back():
+                continue
+            await self._write(changes)
 
     async def follow_cards(self) -> None:
         """Register changed cards until cancelled, and post what happened to them."""
-        known: Sequence[device.Device] | None = None
+        # A card that is sick from the start is news as well.
+        known: Sequence[device.Device] = ()
+        told: Sequence[device.Device] = ()
+        ration = node_events.Ration()
         async for cards in self._board.follow():
             self._look.set()
-            # A card that is sick from the start is news as well.
-            before = [] if known is None else known
-            for news in node_events.of_change(before, cards):
+            for news in node_events.of_change(known, cards):
                 self._log.info(news.message)
-                await self._post(news)
             known = cards
+            told = await self._tell(told, cards, ration)
+
+    async def _tell(
+        self,
+        told: Sequence[device.Device],
+        cards: Sequence[device.Device],
+        ration: node_events.Ration,
+    ) -> Sequence[device.Device]:
+        """Post what differs from what was told, as far as it may be; return what is told now."""
+        untold = set()
+        for news in node_events.of_change(told, cards):
+            allowed = ration.take(news, now_s=asyncio.get_running_loop().time())
+            if allowed is None:
+                untold.add(news.card)
+            else:
+                await self._post(allowed)
+        return [
+            *(card for card in cards if card.id not in untold),
+            *(card for card in told if card.id in untold),
+        ]
 
     def _take_in(self, raw: kube_client.Json | None) -> None:
         if raw is None and self._said != "gone":
@@ -140,19 +161,34 @@ class NodeKeeper:
             changes |= self._plugin.reports(self._clock.now())
         return changes
 
-    async def _hold_back(self) -> None:
-        """Wait where somebody else has been changing the same for a while."""
-        loop = asyncio.get_running_loop()
-        if len(self._repairs) == MOST_REPAIRS:
-            left_s = self._repairs[0] + REPAIRS_WITHIN_S - loop.time()
-            if left_s > 0:
-                self._log.warning(
-                    "somebody else writes our annotations again and again; is another device "
-                    "plugin of this vendor running here?",
-                    waits_s=round(left_s),
-                )
-                await asyncio.sleep(left_s)
-        self._repairs.append(loop.time())
+    def _are_repairs(self, changes: Mapping[str, str]) -> bool:
+        """Whether we have written the same before: somebody else has changed it since."""
+        registers = self._plugin.registers(self._board.cards)
+        return all(
+            self._written.get(key) == text for key, text in changes.items() if key in registers
+        )
+
+    async def _holds_back(self) -> bool:
+        """Return whether a repair has to wait, once there is something to look at again."""
+        now_s = asyncio.get_running_loop().time()
+        full = len(self._repairs) == MOST_REPAIRS
+        left_s = self._repairs[0] + REPAIRS_WITHIN_S - now_s if full else 0.0
+        if left_s <= 0:
+            self._repairs.append(now_s)
+            self._is_braked = False
+            return False
+        if not self._is_braked:
+            self._log.warning(
+                "somebody else writes our annotations again and again; is another device "
+                "plugin of this vendor running here?",
+                waits_s=round(left_s),
+            )
+        self._is_braked = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(left_s):
+                await self._look.wait()
+        self._look.set()
+        return True
 
     async def _write(self, changes: Mapping[str, str]) -> None:
         body = {"metadata": {"annotations": dict(changes)}}
@@ -168,7 +204,7 @@ class NodeKeeper:
             await asyncio.sleep(RECONNECT_PAUSE_S)
             self._look.set()
         else:
-            was_repair = all(self._written.get(key) == text for key, text in changes.items())
+            was_repair = self._are_repairs(changes)
             self._written = {**self._written, **changes}
             event = "repaired the node's annotations" if was_repair else "registered the cards"
             self._log.info(event, keys=",".join(sorted(changes)), cards=len(self._board.cards))

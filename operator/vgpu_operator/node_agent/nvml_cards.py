@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from vgpu_operator.model import device
+from vgpu_operator.model import device, errors
 from vgpu_operator.node_agent import nvml_library, xids
 
 _CORES_PERCENT: Final = 100
 _SHARED_MODE, _MIG_MODE = "hami-core", "mig"
+_LARGEST_SCALING = 1000.0
+"""Far beyond any use; the memory of a card so scaled still fits what HAMi reads (int32)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,9 @@ class Options:
         look_every_s: how often every card is looked at, besides the driver's reports.
         trust_after_s: how long after its last fault a card is taken for healthy again,
             where the driver says that nothing is to be done about it.
+
+    Raises:
+        SettingsError: the memory's factor is no number that can be used.
     """
 
     slots: int = 10
@@ -37,6 +42,14 @@ class Options:
     ignored_xids: frozenset[int] = frozenset()
     look_every_s: float = 10.0
     trust_after_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        # Infinity and "not a number" are floats too; the latter is less than nothing.
+        if not 0 < self.memory_scaling <= _LARGEST_SCALING:
+            raise errors.SettingsError(
+                f"--memory-scaling {self.memory_scaling} cannot be used: give a number above 0 "
+                f"and up to {_LARGEST_SCALING:.0f}; 1 promises the memory that there is"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

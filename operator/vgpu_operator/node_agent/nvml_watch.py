@@ -1,8 +1,9 @@
 """The thread that asks NVML: it looks at the cards, waits for faults, and tells what it knows."""
 
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -12,6 +13,9 @@ from vgpu_operator.node_agent import nvml_cards, nvml_library
 
 _WAIT_MS = 1000
 """How long one wait for a fault is; ending the thread takes as long."""
+
+_END_LIMIT_S = 3.0
+"""How long the thread has to end; one whose call to the driver hangs is left behind."""
 
 _PAUSE_S = 1.0
 """Before NVML is opened again once it tells of no more events."""
@@ -42,6 +46,9 @@ class Watcher:
            ▼                ▼
         NVML is closed and opened again
 
+    Where NVML tells of no faults at all, it waits without it: the cards are looked at.
+    The thread ends when it is told to, and at nothing else.
+
     Args:
         options: how cards are registered and watched.
         time: where ages are read from.
@@ -61,16 +68,21 @@ class Watcher:
         self._told: News | None = None
         self._complaints: Mapping[str, str] = {}
         self._deaf: frozenset[str] = frozenset()
+        self._no_events = ""
+        self._is_told_of_faults = True
+        self._broken = ""
 
     def start(self) -> None:
         """Begin; once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End, and wait until the thread has let go of NVML."""
+        """End, and wait until the thread has let go of NVML, unless its call hangs."""
         self._ending.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(_END_LIMIT_S)
+        if self._thread.is_alive():
+            self._log.warning("NVML does not answer: ended without it", waited_s=_END_LIMIT_S)
 
     def _run(self) -> None:
         while not self._ending.is_set():
@@ -79,25 +91,49 @@ class Watcher:
                     self._watch(session)
             except nvml_library.EventsError as fault:
                 # The next session looks at every card, and so finds out which one it is.
-                self._log.warning("NVML is opened again", why=str(fault))
-                self._ending.wait(_PAUSE_S)
+                self._ending.wait(self._note_no_events("NVML is opened again", fault))
             except nvml_library.NvmlError as fault:
                 self._cards.lose_sight(str(fault))
                 self._publish(fault=str(fault))
+                self._ending.wait(self._options.look_every_s)
+            except Exception as fault:  # a dead thread would leave every card healthy for ever
+                self._give_up_until_next_look(fault)
                 self._ending.wait(self._options.look_every_s)
 
     def _watch(self, session: nvml_library.Session) -> None:
         """Look and wait by turns; return when NVML must be opened again."""
         looked = session.look()
-        self._note_deaf(session.listen(looked))
+        hears = self._listens(session, looked)
         while not self._ending.is_set():
             now_s = self._time.monotonic_s()
             self._cards.see(looked, now_s=now_s)
             self._publish()
-            self._hear(session, until_s=now_s + self._options.look_every_s)
+            self._broken = ""
+            if hears:
+                self._hear(session, until_s=now_s + self._options.look_every_s)
+            else:
+                self._ending.wait(self._options.look_every_s)
             if self._cards.any_gone():
                 return
             looked = session.look()
+            hears = hears or self._listens(session, looked)
+
+    def _listens(
+        self,
+        session: nvml_library.Session,
+        looked: Sequence[nvml_library.Card | nvml_library.Lost],
+    ) -> bool:
+        """Ask for faults; return whether any can be told."""
+        try:
+            self._note_deaf(session.listen(looked))
+        except nvml_library.EventsError as fault:
+            self._note_no_events("NVML tells of no faults: the cards are only looked at", fault)
+            self._is_told_of_faults = False
+            return False
+        if not self._is_told_of_faults:
+            self._log.info("NVML tells of faults from now on")
+        self._is_told_of_faults = True
+        return True
 
     def _hear(self, session: nvml_library.Session, *, until_s: float) -> None:
         while not self._ending.is_set():
@@ -105,6 +141,7 @@ class Watcher:
             if left_ms <= 0:
                 return
             xid = session.wait(min(left_ms, _WAIT_MS))
+            self._no_events = ""
             if xid is None:
                 continue
             counts = self._cards.report(xid, now_s=self._time.monotonic_s())
@@ -113,10 +150,35 @@ class Watcher:
 
     def _publish(self, fault: str = "") -> None:
         self._log_what_differs(fault)
-        news = News(cards=self._cards.devices(), fault=fault)
-        if news != self._told:
+        self._pass_on(News(cards=self._cards.devices(), fault=fault))
+
+    def _pass_on(self, news: News) -> None:
+        # Nobody listens any more to a thread that was left behind.
+        if news != self._told and not self._ending.is_set():
             self._told = news
             self._tell(news)
+
+    def _give_up_until_next_look(self, fault: Exception) -> None:
+        """Call every card unhealthy by what was told last: what is known may be the cause."""
+        why = f"the cards cannot be understood ({type(fault).__name__}: {fault}): report this"
+        known = () if self._told is None else self._told.cards
+        cards = tuple(replace(card, healthy=False) for card in known)
+        self._pass_on(News(cards=cards, fault=why))
+        if why != self._broken:
+            # One line, as the agent's log has it: the frames are no use without the code.
+            frames = [
+                f"{one.name}:{one.lineno}" for one in traceback.extract_tb(fault.__traceback__)
+            ]
+            self._log.error("a look at the cards broke off", why=why, at=" > ".join(frames))
+        self._broken = why
+
+    def _note_no_events(self, event: str, fault: nvml_library.EventsError) -> float:
+        """Say once that there are no events; return how long to wait before the next try."""
+        if str(fault) == self._no_events:
+            return self._options.look_every_s
+        self._no_events = str(fault)
+        self._log.warning(event, why=str(fault))
+        return _PAUSE_S
 
     def _log_what_differs(self, fault: str) -> None:
         before = self._complaints

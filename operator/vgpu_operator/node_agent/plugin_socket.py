@@ -169,7 +169,9 @@ def _identity(path: Path) -> _Identity:
         found = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_ctime_ns
+    # Numbers are used again. A socket's time of change is that of its making: unlike that
+    # of its status it stands still when rights, owner or label are changed.
+    return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
 def _answers(path: Path) -> bool:

@@ -5,9 +5,10 @@ end. Before an entry is taken, a kubelet that is gone changes nothing any more.
 """
 
 import asyncio
+import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
 import grpc
@@ -15,7 +16,7 @@ import grpc.aio
 import structlog
 
 from vgpu_operator.flows import effects, effects_agent, serve
-from vgpu_operator.model import allocation, errors
+from vgpu_operator.model import device, errors
 from vgpu_operator.node_agent import (
     backend,
     board,
@@ -30,16 +31,25 @@ from vgpu_operator.node_agent.api import device_plugin_pb2_grpc
 from vgpu_operator.wire import keys
 
 ALLOCATE_LIMIT_S = 25.0
-"""How long the API server has for one Allocate call."""
+"""How long one Allocate call may take, its wait for the turn and the API server included."""
 
 PREFERENCE_LIMIT_S = 3.0
-"""How long it has to tell which cards are wanted; any ids do where it does not."""
+"""How long it may take to tell which cards are wanted; any ids do where it does not."""
 
 START_LIMIT_S = 20.0
 """How long a start may be checked; the kubelet waits 30 s."""
 
+SUSPECT_LIMIT_S = 5.0
+"""How long a start waits for a pod whose own call is yet to come, and which may hold its ids."""
+
+SUSPECT_PAUSE_S = 0.5
+"""Before the pods are looked at again for that."""
+
 SETTLE_LIMIT_S = 5.0
 """How long an agent that was asked to stop goes on with what it has begun."""
+
+LONGEST_SENTENCE = 2000
+"""Letters of what the kubelet is told, and shows on the pod; a quoted annotation may be long."""
 
 CRASHED = 70
 """Exit code of an agent that was told to die."""
@@ -72,27 +82,41 @@ class Surroundings:
     on_unsure: Callable[[], None]
 
 
+class BusyError(errors.VgpuError):
+    """Another conversation about the node's lock did not end in time."""
+
+
+@dataclass(slots=True)
+class _Session:
+    """What one kubelet asked for, from its registration to the next one's.
+
+    Attributes:
+        served: by pod UID, the containers of pods that are half served.
+    """
+
+    served: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
 class DevicePlugin(device_plugin_pb2_grpc.DevicePluginServicer):
     """Answers one kubelet after another."""
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._log = structlog.get_logger().bind(node=around.plugin.node)
-        self._served: dict[str, tuple[str, ...]] = {}
-        """Containers by pod UID that were served since the kubelet started."""
+        self._session = _Session()
         self._calls = 0
         self._working: set[asyncio.Future[Any]] = set()
         """Calls under way; they outlive the kubelet that made them."""
         self._abandoned: set[asyncio.Future[Any]] = set()
         """Those of them that nobody waits for any more."""
-        self.turn = asyncio.Lock()
+        self._turn = asyncio.Lock()
         """One conversation about the node's lock at a time."""
         self.followers = 0
         """How many kubelets follow the list of devices: one, or none."""
 
     def begin_session(self) -> None:
         """Forget what an earlier kubelet asked for: a new one may ask for it again."""
-        self._served.clear()
+        self._session = _Session()
 
     async def settle(self) -> None:
         """Let calls end whose entry is taken already; the others end by themselves."""
@@ -160,18 +184,25 @@ class DevicePlugin(device_plugin_pb2_grpc.DevicePluginServicer):
         if self._around.switches.never:
             self._log.info("took a call, and was told never to answer")
             await asyncio.Event().wait()
-        await asyncio.sleep(self._around.switches.slow_s)
+        if self._around.switches.slow_s:
+            self._log.info("took a call, and was told to be slow about it")
+            await asyncio.sleep(self._around.switches.slow_s)
         answer = api.AllocateResponse()
         for asked in request.container_requests:
             work = asyncio.ensure_future(self._allocate(tuple(asked.devices_ids)))
             self._working.add(work)
             work.add_done_callback(self._working.discard)
             work.add_done_callback(self._abandoned.discard)
+            work.add_done_callback(_take_note)
             try:
                 granted = await asyncio.shield(work)
             except asyncio.CancelledError:
                 self._abandoned.add(work)
                 raise
+            except BusyError as fault:
+                # The kubelet fails the pod, whose lock stands.
+                self._around.on_unsure()
+                await _refuse(context, str(fault))
             except errors.VgpuError as fault:
                 await _refuse(context, str(fault))
             answer.container_responses.append(granted)
@@ -189,6 +220,7 @@ class DevicePlugin(device_plugin_pb2_grpc.DevicePluginServicer):
             why = f"whose devices {', '.join(ids)} are could not be told in {START_LIMIT_S:.0f} s"
         except (effects.EffectFailed, pod_resources.UnknownError) as fault:
             why = f"whose devices {', '.join(ids)} are cannot be told: {fault}"
+        why = _short(why)
         if why:
             self._log.warning("refused a start", ids=",".join(ids), why=why)
             await _refuse(context, why)
@@ -198,12 +230,15 @@ class DevicePlugin(device_plugin_pb2_grpc.DevicePluginServicer):
 
     async def _wanted_cards(self, count: int) -> tuple[str, ...]:
         around = self._around
-        async with self.turn:
-            return await around.desk.run(
-                serve.wanted_cards(around.plugin, count),
-                within_s=PREFERENCE_LIMIT_S,
-                node=self._locked_node(),
-            )
+        try:
+            async with self.my_turn(PREFERENCE_LIMIT_S) as left_s:
+                return await around.desk.run(
+                    serve.wanted_cards(around.plugin, count),
+                    within_s=left_s,
+                    node=self._locked_node(),
+                )
+        except BusyError:
+            return ()
 
     def _locked_node(self) -> effects_agent.NodeSeen | None:
         """Return the Node as the watch has it, if that shows a lock."""
@@ -217,41 +252,70 @@ class DevicePlugin(device_plugin_pb2_grpc.DevicePluginServicer):
             VgpuError: it cannot be served; the text is for the kubelet.
         """
         around, switches = self._around, self._around.switches
-        me = asyncio.current_task()
-        async with self.turn:
+        me, session = asyncio.current_task(), self._session
+        made: list[backend.Grant] = []
+        async with self.my_turn(ALLOCATE_LIMIT_S) as left_s:
             self._calls += 1
             call = serve.ServeCall(
                 plugin=around.plugin,
                 ids=ids,
                 cards=around.board.by_id,
-                served=dict(self._served),
+                served=dict(session.served),
                 miscounted=int(switches.wrong_count),
                 breakdown="the agent was told to fail" if switches.fail else "",
             )
+
+            async def prepare(effect: serve.Prepare) -> None:
+                made[:] = [await self._make(effect, call.cards)]
+
             result = await around.desk.run(
                 serve.serve(call),
-                within_s=ALLOCATE_LIMIT_S,
-                is_wanted=lambda: me not in self._abandoned,
+                within_s=left_s,
+                is_wanted=lambda: me not in self._abandoned and session is self._session,
+                prepare=prepare,
                 on_pod_written=self._maybe_crash,
             )
-            self._note(result, ids)
-        pod = result.pod
-        if result.error or pod is None:
-            raise errors.VgpuError(result.error)
-        return self._granted(pod, result.container, result.shares)
+            self._note(result, ids, session)
+        if result.error:
+            raise errors.VgpuError(_short(result.error))
+        return _answered(made[0])
 
-    def _note(self, result: serve.ServeResult, ids: tuple[str, ...]) -> None:
-        """Take a call's end to the books and to the log."""
+    @contextlib.asynccontextmanager
+    async def my_turn(self, limit_s: float) -> AsyncIterator[float]:
+        """Wait for the turn, and hold it; yields how much of the time is left.
+
+        Raises:
+            BusyError: another conversation took all of it.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + limit_s
+        try:
+            async with asyncio.timeout_at(end):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise BusyError(
+                "the container cannot be served: the agent still waits for the API server's "
+                "answer about the pod before"
+            ) from None
+        try:
+            yield end - loop.time()
+        finally:
+            self._turn.release()
+
+    def _note(self, result: serve.ServeResult, ids: tuple[str, ...], session: "_Session") -> None:
+        """Take a call's end to the books of its session and to the log."""
         if result.unsure:
             self._around.on_unsure()
+        pod = result.pod
+        if pod is not None:
+            before = session.served.pop(pod.uid, ())
+            if not result.error and not result.is_last:
+                session.served[pod.uid] = (*before, result.container)
         if result.error:
             failed = {"pod": str(result.pod)} if result.pod else {"ids": ",".join(ids)}
             event = "failed" if result.pod else "refused a call"
-            self._log.warning(event, why=result.error, **failed)
+            self._log.warning(event, why=_short(result.error), **failed)
         elif result.pod is not None:
-            before = self._served.pop(result.pod.uid, ())
-            if not result.is_last:
-                self._served[result.pod.uid] = (*before, result.container)
             self._log.info(
                 "served",
                 pod=str(result.pod),
@@ -260,47 +324,30 @@ class DevicePlugin(device_plugin_pb2_grpc.DevicePluginServicer):
                 ids=",".join(ids),
             )
 
-    def _granted(
-        self, pod: effects_agent.PodSeen, container: str, shares: allocation.ContainerShares
-    ) -> api.ContainerAllocateResponse:
-        """Return what the back end gives for the shares, in the API's words."""
+    async def _make(
+        self, effect: serve.Prepare, cards: Mapping[str, device.Device]
+    ) -> backend.Grant:
+        """Have the back end make what the container is given for its shares.
+
+        Raises:
+            effects.Denied: it cannot.
+        """
+        pod = effect.pod
         holder = backend.Holder(
-            namespace=pod.namespace, pod=pod.name, uid=pod.uid, container=container
+            namespace=pod.namespace, pod=pod.name, uid=pod.uid, container=effect.container
         )
-        cards = self._around.board.by_id
         slices = tuple(
             backend.Slice(
                 card=cards[share.card_id],
                 memory_mib=share.memory_mib,
                 cores_percent=share.cores_percent,
             )
-            for share in shares
+            for share in effect.shares
         )
         try:
-            grant = self._around.backend.grant(holder, slices)
+            return await asyncio.to_thread(self._around.backend.grant, holder, slices)
         except OSError as fault:
-            raise errors.VgpuError(
-                f"pod {pod}, container {container}: its files cannot be made: {fault}"
-            ) from fault
-        return api.ContainerAllocateResponse(
-            envs=grant.envs,
-            mounts=[
-                api.Mount(
-                    container_path=mount.container_path,
-                    host_path=mount.host_path,
-                    read_only=mount.read_only,
-                )
-                for mount in grant.mounts
-            ],
-            devices=[
-                api.DeviceSpec(
-                    container_path=node.container_path,
-                    host_path=node.host_path,
-                    permissions=node.permissions,
-                )
-                for node in grant.devices
-            ],
-        )
+            raise effects.Denied(f"its files cannot be made on the node: {fault}") from fault
 
     def _maybe_crash(self, written: effects_agent.PatchPod) -> None:
         """End the process here and now, once the call that it shall die in has taken its entry."""
@@ -320,9 +367,59 @@ class DevicePlugin(device_plugin_pb2_grpc.DevicePluginServicer):
             steps = effects_agent.read_pod(*found, fresh=True)
             pod = await around.desk.run(steps, within_s=START_LIMIT_S)
             return start_check.refusal(pod, ids, held)
-        listed = effects_agent.list_node_pods(around.plugin.node)
-        pods = await around.desk.run(listed, within_s=START_LIMIT_S)
-        return start_check.refusal_of_unlisted(pods, ids)
+        return await self._why_not_start_unlisted(ids)
+
+    async def _why_not_start_unlisted(self, ids: frozenset[str]) -> str:
+        """Return the same for ids that the kubelet lists for nobody.
+
+        A pod that was bound just now, and whose own call is yet to come, is waited for.
+        """
+        around, loop = self._around, asyncio.get_running_loop()
+        end = loop.time() + SUSPECT_LIMIT_S
+        while True:
+            listed = effects_agent.list_node_pods(around.plugin.node)
+            pods = await around.desk.run(listed, within_s=START_LIMIT_S)
+            why = start_check.refusal_of_unlisted(pods, ids)
+            if not why or loop.time() + SUSPECT_PAUSE_S > end:
+                return why
+            await asyncio.sleep(SUSPECT_PAUSE_S)
+
+
+def _answered(grant: backend.Grant) -> api.ContainerAllocateResponse:
+    """Return what a container is given, in the API's words."""
+    return api.ContainerAllocateResponse(
+        envs=grant.envs,
+        mounts=[
+            api.Mount(
+                container_path=mount.container_path,
+                host_path=mount.host_path,
+                read_only=mount.read_only,
+            )
+            for mount in grant.mounts
+        ],
+        devices=[
+            api.DeviceSpec(
+                container_path=node.container_path,
+                host_path=node.host_path,
+                permissions=node.permissions,
+            )
+            for node in grant.devices
+        ],
+    )
+
+
+def _short(sentence: str) -> str:
+    """Return a sentence without the middle of what is far too long."""
+    half = LONGEST_SENTENCE // 2
+    if len(sentence) <= LONGEST_SENTENCE:
+        return sentence
+    return f"{sentence[:half]} … {sentence[-half:]}"
+
+
+def _take_note(work: asyncio.Future[Any]) -> None:
+    """Look at how a call ended: nobody else does once the kubelet has hung up."""
+    if not work.cancelled():
+        work.exception()
 
 
 def options() -> api.DevicePluginOptions:

@@ -18,7 +18,8 @@ _FOR_ALL = 0o755
 
 def environment(slices: Sequence[backend.Slice]) -> dict[str, str]:
     """Return what the script reads besides what the enforcement library reads."""
-    return {"VGPU_SIMULATED_CARDS": ";".join(part.card.type for part in slices)}
+    # A variable each: a type is any text, so no character is left to part them by.
+    return {f"VGPU_SIMULATED_CARD_{place}": part.card.type for place, part in enumerate(slices)}
 
 
 def mount(folder: Path) -> backend.Mount:

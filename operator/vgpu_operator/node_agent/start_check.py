@@ -6,8 +6,7 @@ are: its pod resources API tells who holds them, and the pod's own annotation wh
 were served to it. Where both do not agree the container does not start.
 """
 
-import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from vgpu_operator.flows import effects_agent
@@ -43,14 +42,13 @@ def refusal(pod: effects_agent.PodSeen, ids: frozenset[str], held: Sequence[Held
     }
     passing = {container.name for container in pod.containers if container.passing}
     ran = {container.name for container in pod.containers if container.ran}
-    text = pod.annotations.get(keys.DEVICE_IDS)
-    if text is None:
-        # Another plugin served it, before this agent came.
-        return "" if exactly & ran else _unknown(pod, "it was never served")
     try:
-        noted = _noted(text)
+        noted = _noted(pod)
     except errors.DecodeError as fault:
         return _unknown(pod, str(fault))
+    if noted is None:
+        # Another plugin served it, before this agent came.
+        return "" if exactly & ran else _unknown(pod, "it was never served")
     if any(noted.get(container) == ids for container in exactly | passing):
         return ""
     return _unknown(pod, f"its annotation {keys.DEVICE_IDS} names others")
@@ -59,36 +57,65 @@ def refusal(pod: effects_agent.PodSeen, ids: frozenset[str], held: Sequence[Held
 def refusal_of_unlisted(pods: Iterable[effects_agent.PodSeen], ids: frozenset[str]) -> str:
     """Return why nobody may start with ids that the kubelet lists for nobody; empty if one may.
 
-    They are those of an init container, of the pod that was served them: unless a pod
-    that came past the scheduler may have got them as well.
+    They are those of an init container, of the pod that was served them: unless another
+    pod, which was not served and has not run, may have got them as well.
 
     Args:
         pods: all of the node.
         ids: what the container starts with.
     """
-    served = False
+    served: effects_agent.PodSeen | None = None
+    suspect: effects_agent.PodSeen | None = None
+    for pod, container in _passing(pods, count=len(ids)):
+        noted = _noted_or_nothing(pod)
+        # Without a note another plugin served what ran before, before this agent came.
+        if container.ran if noted is None else noted.get(container.name) == ids:
+            served = pod
+        elif not container.ran and container.name not in (noted or {}):
+            suspect = pod
+    listed = ", ".join(sorted(ids))
+    if served is None:
+        return f"no pod of this node was served the devices {listed}"
+    if suspect is not None:
+        return (
+            f"whether the devices {listed} are pod {served}'s or pod {suspect}'s cannot be told: "
+            "the kubelet does not say who holds an init container's, and the latter was not "
+            f"served yet; if it stays Pending, delete {suspect} and let the scheduler place it "
+            "again"
+        )
+    return ""
+
+
+def _passing(
+    pods: Iterable[effects_agent.PodSeen], *, count: int
+) -> Iterator[tuple[effects_agent.PodSeen, effects_agent.ContainerSeen]]:
+    """Yield the init containers that the kubelet does not list, of pods that have not ended."""
     for pod in pods:
-        passing = [one for one in pod.containers if one.passing and one.asked == len(ids)]
-        if not passing or pod.phase in records.FINISHED:
-            continue
-        if keys.BIND_PHASE not in pod.annotations:
-            return _unknown(pod, "it was never served")
-        text = pod.annotations.get(keys.DEVICE_IDS)
-        if text is None:
-            # Another plugin served it, before this agent came.
-            served |= any(one.ran for one in passing)
-            continue
-        with contextlib.suppress(errors.DecodeError):
-            noted = _noted(text)
-            served |= any(noted.get(one.name) == ids for one in passing)
-    if served:
-        return ""
-    return f"no pod of this node was served the devices {', '.join(sorted(ids))}"
+        if pod.phase not in records.FINISHED:
+            for container in pod.containers:
+                if container.passing and container.asked == count:
+                    yield pod, container
 
 
-def _noted(text: str) -> Mapping[str, frozenset[str]]:
-    noted = device_ids.decode_device_ids(text, key=keys.DEVICE_IDS)
+def _noted(pod: effects_agent.PodSeen) -> Mapping[str, frozenset[str]] | None:
+    """Return what that very pod was served, by container; None when nothing ever was.
+
+    Raises:
+        DecodeError: its annotation cannot be read.
+    """
+    text = pod.annotations.get(keys.DEVICE_IDS)
+    noted = device_ids.served_to(pod.uid, text, key=keys.DEVICE_IDS)
+    if noted is None:
+        return None
     return {container: frozenset(ids) for container, ids in noted.items()}
+
+
+def _noted_or_nothing(pod: effects_agent.PodSeen) -> Mapping[str, frozenset[str]] | None:
+    """Return the same; no container where it cannot be read, as nobody was served that."""
+    try:
+        return _noted(pod)
+    except errors.DecodeError:
+        return {}
 
 
 def _unknown(pod: effects_agent.PodSeen, why: str) -> str:

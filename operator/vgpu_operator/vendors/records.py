@@ -1,8 +1,10 @@
 """Raw Node and Pod objects become records: only what the operator decides on."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from vgpu_operator.model import allocation, errors, records, request
 from vgpu_operator.vendors import base, capacity, promised, requests, roster
@@ -14,6 +16,15 @@ from vgpu_operator.wire import (
     quantity,
     shape,
 )
+
+_NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
+
+_PRIORITIES: Final = range(-(2**31), 2**31)
+"""The API server takes no others."""
+
+_SHARED: Final = 1024
+"""Different sets of labels, and names, that are shared among pods: those of one template
+are equal."""
 
 
 def node_record(raw: Mapping[str, Any], vendors: Sequence[base.Vendor]) -> records.NodeRecord:
@@ -145,7 +156,8 @@ def pod_record(
     status = shape.mapping(raw.get("status"))
     wish = _request(raw, vendors, aliases)
     node = shape.text(spec.get("nodeName"))
-    admitted = bool(status.get("startTime")) or status.get("phase") == "Running"
+    begun = status.get("startTime")
+    admitted = bool(begun) or status.get("phase") == "Running"
     promise = promised.read(annotations, vendors, wish, node=node, admitted=admitted)
     if promise.shares:
         wish = _with_notes(wish, annotations, vendors, promise.shares)
@@ -172,7 +184,55 @@ def pod_record(
         fenced=shape.text(annotations.get(keys.FENCE)),
         opted_out=labels.get(keys.WEBHOOK_LABEL) == keys.WEBHOOK_IGNORE,
         created=clock_text.decode_time(shape.text(metadata.get("creationTimestamp"))),
+        priority=_priority(spec.get("priority")),
+        priority_class=_class_name(shape.text(spec.get("priorityClassName"))),
+        never_preempts=spec.get("preemptionPolicy") == "Never",
+        labels=_labels(labels) if labels and _has_cards(wish, promise) else _NO_LABELS,
+        started=clock_text.decode_time(begun) if isinstance(begun, str) else None,
+        nominated_node=shape.text(status.get("nominatedNodeName")),
+        nomination=shape.text(annotations.get(keys.NOMINATION)),
     )
+
+
+def _priority(value: object) -> int:
+    """Return a priority as the API server would have it.
+
+    >>> _priority(1000), _priority(None), _priority(True), _priority("7"), _priority(2**31)
+    (1000, 0, 0, 0, 0)
+    """
+    return value if type(value) is int and value in _PRIORITIES else 0
+
+
+@functools.lru_cache(maxsize=_SHARED)
+def _class_name(text: str) -> str:
+    """Return the text, the same object for pods of one PriorityClass."""
+    return text
+
+
+def _has_cards(wish: request.PodRequest, promise: promised.Promise) -> bool:
+    return wish.wants_devices or bool(promise.shares)
+
+
+def _labels(labels: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return a pod's labels, the same object for pods whose labels are equal.
+
+    Our own label differs from node to node and says nothing that the pod does not show
+    elsewhere, so it is left out.
+    """
+    pairs = tuple([pair for pair in labels.items() if pair[0] != keys.ASSIGNED_NODE])
+    try:
+        return _shared(pairs)
+    except TypeError:  # a list or a mapping where a text should be
+        return _texts(pairs)
+
+
+@functools.lru_cache(maxsize=_SHARED)
+def _shared(pairs: tuple[tuple[str, Any], ...]) -> Mapping[str, str]:
+    return _texts(pairs)
+
+
+def _texts(pairs: tuple[tuple[str, Any], ...]) -> Mapping[str, str]:
+    return MappingProxyType({key: text for key, text in pairs if isinstance(text, str)})
 
 
 def _request(

@@ -57,7 +57,9 @@ because kube-scheduler tries refused pods again on any change of a Node."""
 
 DEVICE_IDS: Final = "vgpu-operator.io/device-ids"
 """Pod annotation of ours: the kubelet's device ids that the node agent has served, by
-container: ``{"main": ["GPU-a-0"]}``. Allocate names no pod, so it is looked up before a start."""
+container, and the UID of the pod that got them: ``{"uid": "b3e1", "containers": {"main":
+["GPU-a-0"]}}``. Allocate names no pod, so it is looked up before a start; a note with another
+pod's UID is none."""
 
 FENCE: Final = "vgpu-operator.io/fenced"
 """Pod annotation of ours: written before the lock of a living, unbound pod is

@@ -30,7 +30,7 @@ def node_keys(vendors: roster.Roster) -> frozenset[str]:
 
 def pod_keys(vendors: roster.Roster) -> frozenset[str]:
     """Return the Pod annotations that only programs of the protocol write."""
-    return vendors.pod_keys | {keys.FENCE}
+    return vendors.pod_keys | {keys.DEVICE_IDS, keys.FENCE, keys.NOMINATION}
 
 
 def waits_for_deny(cluster: Cluster) -> admission_objects.Policy | None:

@@ -22,9 +22,12 @@ from vgpu_operator.agent import spec
 from vgpu_operator.kube import text_file
 from vgpu_operator.model import device, errors, yaml_text
 from vgpu_operator.node_agent import backend, limits, smi
+from vgpu_operator.wire import fields
 
 LOOK_S = 0.5
 """How often the file is read; it is small."""
+
+_SHOWN_IDS = 8
 
 FIELDS: Final = (
     "cards",
@@ -55,6 +58,7 @@ class SimulatedBackend:
         self._node = node
         self._host_dir = host_dir
         self._has_smi = False
+        self._vendor = ""
         self._read: tuple[device.Device, ...] | None = None
         self._log = structlog.get_logger().bind(node=node)
 
@@ -65,16 +69,21 @@ class SimulatedBackend:
             SettingsError: it cannot be read, or says something wrong.
         """
         self._install()
-        self._read = read(self._file, node=self._node)[1]
+        self._vendor, self._read = read(self._file, node=self._node)
         return self._read
 
     async def changes(self) -> AsyncIterator[tuple[device.Device, ...]]:
         """Yield the cards after every change; a text that is wrong changes nothing."""
         known, complaint = self._read, ""
+        looked: str | None = None
         while True:
             await asyncio.sleep(LOOK_S)
             try:
-                found = read(self._file, node=self._node)[1]
+                text = await asyncio.to_thread(_text, self._file)
+                if text == looked:
+                    continue
+                looked = text
+                found = self._found(text)
             except errors.SettingsError as fault:
                 if str(fault) != complaint:
                     self._log.warning("kept the cards as they were", why=str(fault))
@@ -95,6 +104,21 @@ class SimulatedBackend:
     async def close(self) -> None:
         """Do nothing: nothing is open."""
 
+    def _found(self, text: str) -> tuple[device.Device, ...]:
+        """Return the cards of a text.
+
+        Raises:
+            SettingsError: it says something wrong, or has cards of another vendor.
+        """
+        vendor, found = _parse(text, file=self._file, node=self._node)
+        if self._vendor not in ("", vendor):
+            raise errors.SettingsError(
+                f"{self._file} describes cards of {vendor}, and this agent serves "
+                f"{self._vendor}: start it again for another vendor"
+            )
+        self._vendor = vendor
+        return found
+
     def _install(self) -> None:
         """Put the stand-in where containers get it from; without it they have the limits only."""
         try:
@@ -111,7 +135,14 @@ def read(file: Path, *, node: str) -> tuple[str, tuple[device.Device, ...]]:
     Raises:
         SettingsError: one sentence with the file and what is wrong in it.
     """
-    text = text_file.read(file, largest_bytes=spec.LARGEST_FILE_BYTES)
+    return _parse(_text(file), file=file, node=node)
+
+
+def _text(file: Path) -> str:
+    return text_file.read(file, largest_bytes=spec.LARGEST_FILE_BYTES)
+
+
+def _parse(text: str, *, file: Path, node: str) -> tuple[str, tuple[device.Device, ...]]:
     try:
         values = yaml_text.read(text).value
     except errors.SettingsError as fault:
@@ -135,7 +166,16 @@ def build(values: object, *, node: str, source: str) -> tuple[str, tuple[device.
         raise errors.SettingsError(
             f"{source} describes cards of {' and '.join(by_vendor)}: an agent serves one vendor"
         )
-    return next(iter(by_vendor.items()))
+    keyword, cards = next(iter(by_vendor.items()))
+    strangers = simulation.nodes[0].failures.unhealthy - {card.id for card in cards}
+    if strangers:
+        raise errors.SettingsError(
+            f"{source} is wrong at failures.unhealthy: there is no card "
+            f"{fields.shown(min(strangers))}; there are "
+            f"{', '.join(card.id for card in cards[:_SHOWN_IDS])}"
+            f"{' …' if len(cards) > _SHOWN_IDS else ''}"
+        )
+    return keyword, cards
 
 
 def _node_entry(values: object, *, source: str) -> Mapping[str, Any]:

@@ -2,7 +2,9 @@
 
 import contextlib
 import fcntl
+import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 from typing import IO
@@ -53,7 +55,21 @@ def _lock_new(folder: Path) -> IO[bytes]:
 
 def _remove_abandoned(parent: Path) -> None:
     for folder in parent.glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError), (folder / _LOCK).open("rb") as lock:
+        with contextlib.suppress(OSError), _open_ours(folder / _LOCK) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             cgroups.remove(folder.name)
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _open_ours(path: Path) -> IO[bytes]:
+    """Open a file of this user's to read; anybody may put one of that name where all write.
+
+    Raises:
+        OSError: it is somebody else's, or no plain file: a pipe would hold us up for ever.
+    """
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb")
+    found = os.fstat(file.fileno())
+    if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode):
+        file.close()
+        raise PermissionError(f"{path} is not ours")
+    return file

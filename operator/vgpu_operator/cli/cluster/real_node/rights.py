@@ -15,7 +15,7 @@ AGENT: tuple[dict[str, Any], ...] = (
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"]},
     # What its pods are promised, and what they got.
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "patch"]},
-    # What a card's health was, and why a container did not start.
+    # That a card has fallen ill, is well again, or is gone.
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
 )
 

@@ -1,0 +1,115 @@
+"""What is known of preemption: who may evict, who does, and how it ended.
+
+::
+
+     refused by the filter            cards held for it, pods leave
+    ----------> Candidate -----------------------> Attempt ----------> Outcome
+                  |  ^   begin: a plan that helps     |       settle
+                  +--+                                |
+        no plan, or a budget forbids it               +--> Candidate, if still refused
+"""
+
+import datetime
+import enum
+from dataclasses import dataclass, field
+from typing import Final
+
+from vgpu_operator.model import records, request
+
+RETRY: Final = datetime.timedelta(seconds=5)
+"""How long after a look or an attempt without success no look is made for the same pod."""
+
+
+class Outcome(enum.StrEnum):
+    """How an attempt, or a look that brought none, has ended."""
+
+    BOUND = "bound"
+    """The pod has got the cards that were held for it."""
+    ELSEWHERE = "bound elsewhere"
+    """It has found room on another node meanwhile."""
+    GONE = "gone"
+    """Its object is gone, or on its way."""
+    PLANNED = "planned"
+    """A dry run: who would be evicted was told."""
+    BLOCKED = "blocked"
+    """A PodDisruptionBudget forbids every plan that would help."""
+    OVERTAKEN = "overtaken"
+    """What was held for it has gone to a pod of higher priority, or its quota is used up."""
+    TIMED_OUT = "timed out"
+    """It was not bound within the time limit."""
+    FAILED = "failed"
+    """The API server refused for good what had to be written."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Candidate:
+    """A pod that fits nowhere and may evict others.
+
+    Attributes:
+        record: as the filter read it last.
+        since: when it was refused first.
+        look_at: when to look for a plan; None = after its next refusal.
+        not_before: no refusal brings a look before that.
+        foreign_since: since when kube-scheduler has nominated a node for it; None = it has not.
+    """
+
+    record: records.PodRecord
+    since: datetime.datetime
+    look_at: datetime.datetime | None
+    not_before: datetime.datetime
+    foreign_since: datetime.datetime | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempt:
+    """Cards are held for a pod on one node, and pods of lower priority leave it.
+
+    Attributes:
+        pod: which.
+        priority: its priority.
+        node: where.
+        victims: who leaves; empty where pods are leaving already.
+        since: when the pod was refused first.
+        until: when the cards are held no longer.
+        evicted: UIDs of victims whose eviction was accepted.
+        written: the nomination stands on the pod: a leader after this one finds it.
+        bound_at: when the pod was seen bound.
+        fitted: whether the pod fitted when that was last looked up, with the ledger's
+            generation and the nodes of then: its victims are evicted side by side.
+    """
+
+    pod: request.PodKey
+    priority: int
+    node: str
+    victims: tuple[request.PodKey, ...]
+    since: datetime.datetime
+    until: datetime.datetime
+    evicted: set[str] = field(default_factory=set)
+    written: bool = False
+    bound_at: datetime.datetime | None = None
+    fitted: tuple[int, tuple[str, ...], bool] | None = None
+
+
+@dataclass(slots=True)
+class Preemptions:
+    """Candidates and attempts of this term, by the UID of the pod.
+
+    Attributes:
+        hopeless: questions that had no plan, and the ledger's generation then.
+        lowest: the lowest priority of all pods that hold cards; None where there are none.
+        lowest_at: when that was last looked up.
+        reviewed_at: when all that stand refused were last noted anew.
+    """
+
+    candidates: dict[str, Candidate] = field(default_factory=dict)
+    attempts: dict[str, Attempt] = field(default_factory=dict)
+    hopeless: dict[object, int] = field(default_factory=dict)
+    lowest: int | None = None
+    lowest_at: datetime.datetime | None = None
+    reviewed_at: datetime.datetime | None = None
+
+    def clear(self) -> None:
+        """Forget everything: the term is over."""
+        self.candidates.clear()
+        self.attempts.clear()
+        self.hopeless.clear()

@@ -1,0 +1,128 @@
+"""Which refused pods may evict others, which pods may be evicted, and who is looked at next."""
+
+import datetime
+from typing import Final
+
+from vgpu_operator.flows import locks
+from vgpu_operator.flows.books import Books, Refusal
+from vgpu_operator.flows.preemption.attempts import Candidate
+from vgpu_operator.model import records
+
+SETTLE: Final = datetime.timedelta(milliseconds=100)
+"""How long a refusal stands before a plan is made: kube-scheduler asks for a nominated node
+alone first and for all others after it, and nominates a node by itself after both."""
+
+LOWEST_HOLDS: Final = datetime.timedelta(milliseconds=250)
+"""How long the lowest priority of all pods that hold cards is not looked up again: where no
+pod has a priority, thousands are refused and none of them is worth a look."""
+
+REVIEW: Final = datetime.timedelta(seconds=10)
+"""How often those who were refused are looked at without kube-scheduler asking again: it does
+not when a pod of low priority is seen to hold its cards only after the refusal."""
+
+CRITICAL: Final = frozenset({"system-node-critical", "system-cluster-critical"})
+"""PriorityClasses of Kubernetes whose pods keep nodes and cluster alive."""
+
+
+def note_refusal(books: Books, record: records.PodRecord, now: datetime.datetime) -> bool:
+    """Note that the filter refused a pod; return whether it is to be looked at.
+
+    What is looked at waits for ``SETTLE``, and for as long as the last look has said.
+    """
+    uid = record.key.uid
+    if not may_evict(books, record) or uid in books.preemption.attempts:
+        return False
+    if not _is_above_somebody(books, record.priority, now):
+        return False
+    due = now + SETTLE
+    known = books.preemption.candidates.get(uid)
+    if known is None:
+        books.preemption.candidates[uid] = Candidate(
+            record=record, since=now, look_at=due, not_before=now
+        )
+        return True
+    known.record = record
+    if known.look_at is None:
+        known.look_at = max(due, known.not_before)
+    return True
+
+
+def review(books: Books, now: datetime.datetime) -> None:
+    """Note all that stand refused anew, now and then."""
+    known = books.preemption
+    if known.reviewed_at is not None and known.reviewed_at <= now < known.reviewed_at + REVIEW:
+        return
+    known.reviewed_at = now
+    for uid in tuple(books.refused):
+        record = books.ledger.record(uid)
+        if record is not None and not (record.node or record.ended):
+            note_refusal(books, record, now)
+
+
+def may_evict(books: Books, record: records.PodRecord) -> bool:
+    """Whether a pod may evict others at all, if there are any of low enough priority."""
+    return (
+        books.settings.preemption.enabled
+        and books.leader
+        and record.request.wants_devices
+        and not record.never_preempts
+        and not record.deleting
+        and not is_exempt(books, record)
+    )
+
+
+def _is_above_somebody(books: Books, priority: int, now: datetime.datetime) -> bool:
+    known = books.preemption
+    if known.lowest_at is None or not known.lowest_at <= now < known.lowest_at + LOWEST_HOLDS:
+        known.lowest, known.lowest_at = books.ledger.stakes.lowest_priority(), now
+    gap = books.settings.preemption.min_priority_gap
+    return known.lowest is not None and known.lowest <= priority - gap
+
+
+def may_go(books: Books, victim: records.PodRecord) -> bool:
+    """Whether a pod may be evicted, its priority aside."""
+    return victim.priority_class not in CRITICAL and not is_exempt(books, victim)
+
+
+def is_exempt(books: Books, record: records.PodRecord) -> bool:
+    """Whether a pod takes no part, for its namespace or its PriorityClass."""
+    configured = books.settings.preemption
+    return (
+        record.key.namespace in configured.exempt_namespaces
+        or record.priority_class in configured.exempt_priority_classes
+    )
+
+
+def next_due(books: Books, now: datetime.datetime) -> Candidate | None:
+    """Return who is looked at next: the highest priority, of equal ones the longest refused."""
+    due = (
+        candidate
+        for candidate in books.preemption.candidates.values()
+        if candidate.look_at is not None and candidate.look_at <= now
+    )
+    return min(due, key=_importance, default=None)
+
+
+def next_look(books: Books) -> datetime.datetime | None:
+    """Return when somebody is to be looked at; None when nobody is."""
+    times = (candidate.look_at for candidate in books.preemption.candidates.values())
+    return min((time for time in times if time is not None), default=None)
+
+
+def open_nodes(books: Books, refusal: Refusal, now: datetime.datetime) -> tuple[str, ...]:
+    """Return the nodes that it was refused on, without those that take nobody for their locks."""
+    closed = locks.closed_to(books, refusal.request, now)
+    return tuple(node for node in refusal.nodes if node not in closed) if closed else refusal.nodes
+
+
+def tidy(books: Books) -> None:
+    """Forget the candidates that fit by now, are bound or gone."""
+    known = books.preemption.candidates
+    for uid in [uid for uid in known if uid not in books.refused]:
+        if uid not in books.preemption.attempts:
+            del known[uid]
+
+
+def _importance(candidate: Candidate) -> tuple[int, datetime.datetime, str]:
+    record = candidate.record
+    return -record.priority, candidate.since, record.key.uid
