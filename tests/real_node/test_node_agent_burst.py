@@ -1,7 +1,7 @@
 """Thirty pods at once: every container sees its own pod's slice (issue 9, must hold 4).
 
-``make`` runs it twice; ``VGPU_BURST_RUNS=10`` runs it as often as the issue asks, and
-``-s`` shows the figures.
+A test run has two such bursts; ``VGPU_BURST_RUNS=10`` makes as many as the issue asks
+for, and ``-s`` shows the figures.
 """
 
 import asyncio
@@ -24,8 +24,11 @@ CARDS = 4
 LIMIT_S = 240.0
 """How long they may take on a machine that does other things too."""
 
-REQUESTS_OF_HAMIS_PLUGIN = 10
-"""What its plugin was recorded to ask of the API server for a pod with one such container."""
+MOST_REQUESTS = 7
+"""Of the agent, for a pod with one such container: five, and some after conflicts.
+
+HAMi's plugin was recorded to make ten.
+"""
 
 
 class Steps:
@@ -86,11 +89,11 @@ async def test_each_of_thirty_containers_sees_its_own_pods_slice(
     asked = Counter(
         f"{one.verb} {one.resource} {one.code}"
         for one in chain.agent_requests()[asked_before:]
-        if one.verb not in ("watch", "list")
+        if one.verb != "watch"
     )
     waits_s = steps.from_binding_to_success_s()
     assert len(waits_s) == PODS
-    assert asked.total() / PODS < REQUESTS_OF_HAMIS_PLUGIN
+    assert asked.total() / PODS <= MOST_REQUESTS
     print(
         f"\nrun {run + 1}: {PODS} pods in {took_s:.1f} s; from binding to success "
         f"{statistics.median(waits_s):.2f} s, at most {waits_s[-1]:.2f} s; requests of the agent "

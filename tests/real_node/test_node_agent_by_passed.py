@@ -78,13 +78,7 @@ async def test_never_runs_with_the_slice_of_the_one_whose_turn_it_is(
     await chain.create(real_namespace, "robbed", asking("main", 3000))
     await chain.until_bound(real_namespace, "robbed")
 
-    async def refusal() -> str:
-        found = (await chain.pod(real_namespace, "stranger"))["status"]
-        states = [one["state"] for one in found.get("containerStatuses", ())]
-        waits = [one["waiting"] for one in states if "waiting" in one]
-        return next((one["message"] for one in waits if "PreStart" in one.get("message", "")), "")
-
-    why = str(await chain.until("the start of stranger is refused", refusal))
+    why = await chain.until_start_is_refused(real_namespace, "stranger")
     robbed = await on_node.until_phase(chain.kube, real_namespace, "robbed", "Failed")
 
     assert f"pod {real_namespace}/stranger may not use the devices that it holds" in why
@@ -97,6 +91,29 @@ async def test_never_runs_with_the_slice_of_the_one_whose_turn_it_is(
     await chain.create(real_namespace, "next", asking("main", 3000))
     await chain.assert_sees_its_slices(real_namespace, "next")
     await chain.until_all_agree()
+
+
+async def test_a_copy_of_a_served_pod_does_not_pass_for_one(
+    chain: Chain, real_namespace: str
+) -> None:
+    await chain.put_cards(1)
+    await chain.create(real_namespace, "original", asking("main", 3000))
+    original = await chain.assert_sees_its_slices(real_namespace, "original")
+    await on_node.delete(chain.kube, real_namespace, "original")
+    await chain.until_gone(real_namespace, "original")
+    copy = node_chain.by_passed("copy", chain.node)
+    copy["metadata"]["annotations"] = original["metadata"]["annotations"]
+    await chain.start_agent("--slow", "2")
+
+    # The kubelet gives it the ids of its original, which are free and the first again.
+    await chain.begin_call(real_namespace, copy)
+    await chain.create(real_namespace, "robbed", asking("main", 4000))
+    await chain.until_bound(real_namespace, "robbed")
+
+    await chain.until_start_is_refused(real_namespace, "copy")
+    ids = node_chain.served_ids(original)["main"]
+    assert (await chain.held())[real_namespace, "copy", "main"] == frozenset(ids)
+    assert await never_started(chain, real_namespace, "copy")
 
 
 async def test_a_kubelet_that_lost_its_checkpoint_marks_no_pod_failed(

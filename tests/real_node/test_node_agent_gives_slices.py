@@ -144,3 +144,36 @@ async def test_a_container_that_starts_again_keeps_its_slice(
 
     await chain.assert_sees_its_slices(real_namespace, "again")
     await chain.until_all_agree()
+
+
+async def test_a_pod_that_has_ended_leaves_its_slots_to_the_next(
+    chain: Chain, real_namespace: str
+) -> None:
+    await chain.put_cards(1)
+    ends = asking("main", 20000, command=["sh", "-c", PRINT])
+    await chain.create(real_namespace, "ends", ends, restartPolicy="Never")
+    ended = await on_node.until_phase(chain.kube, real_namespace, "ends", "Succeeded")
+
+    # Its Pod stays, as that of a Job; its memory and its very slot are the next one's.
+    await chain.create(real_namespace, "next", asking("main", 21000))
+    after = await chain.assert_sees_its_slices(real_namespace, "next")
+
+    noted = [node_chain.served_ids(pod) for pod in (ended, after)]
+    assert noted == [{"main": [f"{chain.card(0)}-0"]}] * 2
+    await chain.until_all_agree()
+
+
+async def test_a_pod_that_takes_anothers_name_gets_its_own_slice(
+    chain: Chain, real_namespace: str
+) -> None:
+    await chain.create(real_namespace, "same", asking("main", 3000))
+    await chain.assert_sees_its_slices(real_namespace, "same")
+    await on_node.delete(chain.kube, real_namespace, "same")
+    await chain.until_gone(real_namespace, "same")
+
+    await chain.create(real_namespace, "same", asking("left", 4000), asking("right", 5000))
+
+    again = await chain.assert_sees_its_slices(real_namespace, "same")
+    seen = await chain.slices(again)
+    assert [parts["CUDA_DEVICE_MEMORY_LIMIT_0"] for parts in seen.values()] == ["4000m", "5000m"]
+    await chain.until_all_agree()

@@ -161,7 +161,7 @@ class CaseCluster:
         """Return what would become of a pod that the webhook never saw; nothing stays."""
         record = self.record(raw)
         names = nodes or self._names
-        placement = flow_filter.place(self.books, record.request, names)
+        placement = flow_filter.place(self.books, record.request, names, priority=record.priority)
         if not placement.fitting:
             return Outlook(refusals={name: str(why) for name, why in placement.rejections.items()})
         view = self.books.ledger.snapshot()

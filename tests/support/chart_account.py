@@ -51,7 +51,7 @@ async def installed(
         chart: further values, for the rights that come with them.
     """
     values = {
-        "settings": {"bind": (configured or {}).get("bind", {})},
+        "settings": {part: (configured or {}).get(part, {}) for part in ("bind", "preemption")},
         "scheduler": {"admissionWebhook": {"enabled": False}},
         "admissionPolicy": {"enabled": False},
         "devicePlugin": {"enabled": False},

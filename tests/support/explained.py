@@ -122,6 +122,5 @@ def explain(
         record=cluster_books.pod_record(books, asked),
         nodes=nodes,
         pods=found.bound(besides=asked["metadata"]["uid"]),
-        priorities=found.priorities(),
     )
     return what_if.explain(books, case, NOW, detailed=detailed)

@@ -2,9 +2,10 @@
 
 It keeps what unit tests depend on: one resourceVersion for everything, merge
 patches, preconditions (resourceVersion, UID), the Binding that merges
-annotations, the status subresource, graceful deletion of bound pods, selectors
-and watches with history. Everything else (admission, RBAC, validation,
-strategic merge, JSON patch) is the real server's business: test it there.
+annotations, the status subresource (which may bring annotations of a pod),
+graceful deletion and eviction of bound pods, selectors and watches with
+history. Everything else (admission, RBAC, validation, strategic merge, JSON
+patch) is the real server's business: test it there.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ Json = dict[str, Any]
 
 _OBJECT = re.compile(
     r"(?P<collection>/api/v1/nodes|/api(?:s/[^/]+)?/v\w+/namespaces/[^/]+/[^/]+|/api/v1/namespaces)"
-    r"/(?P<name>[^/]+)(?:/(?P<sub>status|binding))?"
+    r"/(?P<name>[^/]+)(?:/(?P<sub>status|binding|eviction))?"
 )
 
 
@@ -175,6 +176,9 @@ class FakeKube(client.KubeClient):
         if verb == "POST" and match["sub"] == "binding":
             return self._bind(address, body)
         known = self.objects.get(address)
+        if verb == "POST" and match["sub"] == "eviction" and known is not None:
+            self._delete(address, known, body.get("deleteOptions", {}))
+            return {"kind": "Status", "status": "Success"}
         if known is None:
             raise errors.NotFound(f'{verb} {path}: 404 "{match["name"]}" not found', status=404)
         if verb == "GET":
@@ -184,7 +188,10 @@ class FakeKube(client.KubeClient):
         _check(known, body.get("metadata", {}), path)
         whole = body if verb == "PUT" else api_objects.merged(known, body)
         if match["sub"] == "status":
-            return self._store(address, {**known, "status": whole.get("status", {})})
+            changed = {"status": whole.get("status", {})}
+            if "/pods/" in address:
+                changed["metadata"] = whole["metadata"]
+            return self._store(address, {**known, **changed})
         return self._store(address, {**whole, "status": known.get("status", {})})
 
     def _create(self, path: str, body: Json) -> Json:

@@ -125,6 +125,17 @@ class World:
         del body["metadata"]["annotations"]
         self.kube.put(agent_world.pod_path(name), body)
 
+    def put_copy(self, name: str, notes: dict[str, str], **kinds: Any) -> None:
+        """Put a pod on the node that came past the scheduler with another pod's annotations."""
+        body = agent_world.bound_pod(name, None, node=NODE, **kinds)
+        body["metadata"]["annotations"] = dict(notes)
+        self.kube.put(agent_world.pod_path(name), body)
+
+    def end_pod(self, name: str) -> None:
+        """Delete a pod; the kubelet's slots of it are free again."""
+        self.kube.remove(agent_world.pod_path(name))
+        self.kubelet.holdings = [one for one in self.kubelet.holdings if one.pod != name]
+
     def change_pod(self, name: str, **status: Any) -> None:
         """Change a pod's status as a kubelet would."""
         path = agent_world.pod_path(name)
@@ -136,6 +147,9 @@ class World:
             "annotations", {}
         )
         return notes
+
+    def uid(self, pod: str) -> str:
+        return str(self.kube.objects[agent_world.pod_path(pod)]["metadata"]["uid"])
 
     def phase(self, pod: str) -> str | None:
         return self.notes(pod).get(agent_world.PHASE)

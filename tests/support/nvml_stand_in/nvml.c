@@ -6,6 +6,7 @@
  *   init error=9                        nvmlInit answers that error
  *   faults fifo=/path                   a line "UUID XID" written there is an event,
  *                                       "error NUMBER" makes the wait answer that error
+ *   events error=3                      NVML tells of no events
  *   counting error=18                   counting the cards answers that error
  *   gate file=/path                     counting the cards blocks while that file is there
  *   card uuid=GPU-a;name=NVIDIA A10;memory_mib=24576;numa=1
@@ -240,6 +241,7 @@ int nvmlDeviceGetFieldValues(void *device, int how_many, struct field_value *val
 int nvmlEventSetCreate(void **set) {
     struct wanted found;
     char name[256];
+    if (find("events", 0, &found)) return (int)number(found.fields, "error", UNKNOWN);
     /* Opened once: what was written while nobody listened is not lost, unlike in the real one. */
     if (fifo < 0 && find("faults", 0, &found) && field(found.fields, "fifo", name, sizeof name))
         fifo = open(name, O_RDWR | O_NONBLOCK | O_CLOEXEC); /* RDWR: it never ends */

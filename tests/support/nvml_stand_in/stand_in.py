@@ -63,7 +63,7 @@ class Played:
         """Say which cards there are from now on."""
         text = "\n".join([f"faults fifo={self._fifo}", *lines, ""])
         new = self._cards.with_suffix(".new")
-        new.write_text(text)
+        new.write_bytes(text.encode(errors="surrogateescape"))
         new.rename(self._cards)
 
     def fault(self, uuid, xid):
