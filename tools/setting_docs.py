@@ -100,6 +100,8 @@ def _default(value: object) -> str:
         return "must be given"
     if value in ("", {}, ()):
         return "empty"
+    if isinstance(value, tuple) and all(isinstance(one, str) for one in value):
+        return ", ".join(map(doc_tables.code, value))
     if isinstance(value, tuple):
         return "those of HAMi's chart"
     if isinstance(value, bool):

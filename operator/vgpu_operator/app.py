@@ -461,7 +461,7 @@ class Operator:
 
     def _effect_failed(self, effect: effects.Effect, fault: effects.EffectFailed) -> None:
         self.instruments.count_failed_effect(type(effect).__name__)
-        if isinstance(fault, effects.Conflict | effects.Missing | perform.NotLeading):
+        if isinstance(fault, effects.Conflict | effects.Missing | effects.NotLeading):
             return
         log.warning("background write failed", effect=type(effect).__name__, error=str(fault))
 

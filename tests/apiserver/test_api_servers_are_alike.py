@@ -66,6 +66,17 @@ class Api:
         }
         return await self.kube.create(paths.binding(self.namespace, name), body)
 
+    async def evict(self, pod: dict[str, Any], **preconditions: str) -> None:
+        """Create an Eviction."""
+        name = pod["metadata"]["name"]
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "deleteOptions": {"preconditions": preconditions},
+        }
+        await self.kube.create(paths.eviction(self.namespace, name), body)
+
     async def annotate(self, path: str, note: str | None, **metadata: Any) -> dict[str, Any]:
         """Patch the annotation ``example.com/note``."""
         body = {"metadata": {"annotations": {"example.com/note": note}, **metadata}}
@@ -208,6 +219,38 @@ class ApiServerSuite:
         with pytest.raises(errors.NotFound):
             await api.kube.get(api.path())
 
+    async def test_an_eviction_deletes_with_grace_and_for_that_uid_only(self, api: Api) -> None:
+        pod = await api.pod()
+        await api.bind(pod)
+        with pytest.raises(errors.Conflict):
+            await api.evict(pod, uid="another")
+        assert "deletionTimestamp" not in (await api.kube.get(api.path()))["metadata"]
+        await api.evict(pod, uid=pod["metadata"]["uid"])
+        assert "deletionTimestamp" in (await api.kube.get(api.path()))["metadata"]
+        await api.evict(pod, uid=pod["metadata"]["uid"])
+
+    async def test_an_eviction_of_a_pod_that_is_gone_is_not_found(self, api: Api) -> None:
+        pod = await api.pod()
+        await api.kube.delete(api.path())
+        with pytest.raises(errors.NotFound):
+            await api.evict(pod)
+
+    async def test_a_status_may_bring_annotations_and_a_nominated_node(self, api: Api) -> None:
+        await api.pod()
+        body: dict[str, Any] = {
+            "metadata": {"annotations": {"example.com/note": "yes"}},
+            "status": {"nominatedNodeName": api.node},
+        }
+        await api.kube.patch(f"{api.path()}/status", body)
+        found = await api.kube.get(api.path())
+        assert (note(found), found["status"]["nominatedNodeName"]) == ("yes", api.node)
+        body["metadata"]["annotations"]["example.com/note"] = None
+        body["status"]["nominatedNodeName"] = None
+        await api.kube.patch(f"{api.path()}/status", body)
+        found = await api.kube.get(api.path())
+        assert note(found) is None
+        assert "nominatedNodeName" not in found["status"]
+
     async def test_a_deletion_for_another_uid_or_version_conflicts(self, api: Api) -> None:
         made = await api.pod()
         await api.annotate(api.path(), "newer")
@@ -347,7 +390,44 @@ class _WhatTheFakeLeavesOut:
         assert len(versions) == 1
 
 
-class TestTheSimulatedServer(ApiServerSuite, _WhatTheFakeLeavesOut):
+class _Budgets:
+    """PodDisruptionBudgets, whose controller is played."""
+
+    async def test_a_budget_lets_running_pods_go_as_long_as_it_allows(self, api: Api) -> None:
+        path = f"/apis/policy/v1/namespaces/{api.namespace}/poddisruptionbudgets"
+        selector = {"matchLabels": {"tier": "low"}}
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "keep"},
+            "status": {"disruptionsAllowed": 0},
+            "spec": {"minAvailable": 1, "selector": selector},
+        }
+        await api.kube.create(path, body)
+
+        async def allow(number: int) -> None:
+            counts = dict.fromkeys(("currentHealthy", "desiredHealthy", "expectedPods"), 1)
+            status = {**counts, "disruptionsAllowed": number, "observedGeneration": 1}
+            await api.kube.patch(f"{path}/keep/status", {"status": status})
+
+        pods = [await api.pod(f"p{number}", labels={"tier": "low"}) for number in range(2)]
+        for pod in pods:
+            await api.bind(pod)
+            running = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+            await api.kube.patch(f"{api.path(pod['metadata']['name'])}/status", {"status": running})
+        await allow(0)
+        with pytest.raises(errors.TooMany):
+            await api.evict(pods[0])
+        await allow(1)
+        await api.evict(pods[0])
+        status = (await api.kube.get(f"{path}/keep"))["status"]
+        assert (status["disruptionsAllowed"], [*status["disruptedPods"]]) == (0, ["p0"])
+        with pytest.raises(errors.TooMany):
+            await api.evict(pods[1])
+        await api.evict(pods[0])  # it is going already
+
+
+class TestTheSimulatedServer(ApiServerSuite, _WhatTheFakeLeavesOut, _Budgets):
     @pytest_asyncio.fixture
     async def api(self) -> Api:
         server = ApiServer(lambda: "2026-03-01T08:00:00Z")
@@ -361,7 +441,7 @@ class TestTheFake(ApiServerSuite):
 
 
 @pytest.mark.apiserver
-class TestARealServer(ApiServerSuite, _WhatTheFakeLeavesOut):
+class TestARealServer(ApiServerSuite, _WhatTheFakeLeavesOut, _Budgets):
     @pytest_asyncio.fixture
     async def api(self, control_plane: ControlPlane, namespace: str) -> AsyncIterator[Api]:
         async with await kube_client.KubeClient.connect(

@@ -8,7 +8,7 @@ over with ``NotForUs``: the codec in front of it refuses that.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,8 +19,10 @@ from vgpu_operator.wire import (
     admission_objects,
     audit_log,
     bind_phase,
+    budgets,
     clock_text,
     cluster_events,
+    device_ids,
     dialects,
     extender,
     field_managers,
@@ -31,6 +33,7 @@ from vgpu_operator.wire import (
     lease,
     node_lock,
     node_register,
+    nomination,
     object_names,
     pod_devices,
     quantity,
@@ -177,6 +180,32 @@ def _node(raw: dict[str, Any]) -> Any:
 
 def _pod(raw: dict[str, Any]) -> Any:
     return records.pod_record(raw, VENDORS, aliases={})
+
+
+def _budget(raw: dict[str, Any]) -> Any:
+    """Read a budget and ask it about pods: whatever it says, it can be asked."""
+    budget = budgets.decode_budget(raw)
+    assert budget.allowed >= 0
+    pods = ({}, {"app": "web"}, {"app": "web", "tier": ""})
+    return budget, [budget.covers(budget.namespace, labels) for labels in pods]
+
+
+def _nomination(text: str) -> Any:
+    """Read a nomination; what was read is written so that it reads the same."""
+    found = nomination.decode_nomination(text)
+    if found is not None:
+        again = nomination.decode_nomination(nomination.encode_nomination(found))
+        whole = replace(found, until=found.until.replace(microsecond=0))
+        assert again == whole
+    return found
+
+
+def _device_ids(text: str) -> device_ids.ServedIds:
+    """Read a note, and ask it as the pod it is of and as another one."""
+    note = device_ids.decode_device_ids(text)
+    assert device_ids.served_to(note.uid, text) == (note.containers if note.uid else None)
+    assert device_ids.served_to(f"{note.uid}0", text) is None
+    return note
 
 
 def _written_on(raw: dict[str, Any]) -> Any:
@@ -353,6 +382,15 @@ ALL: tuple[Target, ...] = (
         pieces=("a", "-", ".", "..", "/", "A", "0", "\n"),
     ),
     Target(name="lease", read=_of_mapping(lease.decode_lease), is_json=True),
+    Target(name="nomination", read=_of_text(_nomination), is_json=True),
+    Target(
+        name="device-ids",
+        read=_of_text(_device_ids),
+        refuses=DECODE,
+        write=lambda note: _encoded(device_ids.encode_device_ids(note)),
+        is_json=True,
+    ),
+    Target(name="disruption-budget", read=_of_mapping(_budget), is_json=True),
     Target(name="cluster-object", read=_of_mapping(_anything_of_a_cluster), is_json=True),
     Target(name="audit-line", read=audit_log.decode_line, refuses=DECODE, is_json=True),
     Target(

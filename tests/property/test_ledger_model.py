@@ -1,6 +1,7 @@
 """The ledger against a model that counts everything anew after every event."""
 
 import dataclasses
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import hypothesis
@@ -29,6 +30,8 @@ ASKED = (
 """Snapshots that are looked at: with claims, for which priority, without which pod's own."""
 START = datetime(2026, 1, 15, 10, 0, tzinfo=UTC)
 PROBE = clusters.wish(clusters.asks(memory_mib=40, cores_percent=20), uid="probe")
+
+Kept = tuple[request.PodRequest, allocation.Allocation, int, datetime]
 
 DEVICES = st.lists(
     st.builds(
@@ -132,7 +135,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         self.records: dict[str, records.PodRecord] = {}
         self.assumed: dict[str, tuple[request.PodRequest, allocation.Allocation]] = {}
         self.claims: dict[str, tuple[request.PodRequest, allocation.Allocation, datetime]] = {}
-        self.kept: dict[str, tuple[request.PodRequest, allocation.Allocation, int, datetime]] = {}
+        self.kept: dict[str, Kept] = {}
         self.gone: set[str] = set()
         self.now = START
         self.last_generation = 0
@@ -206,7 +209,6 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         self.books.assume(*pair)
         self.assumed[uid] = pair
         self.claims.pop(uid, None)
-        self.kept.pop(uid, None)
 
     @rule(uid=st.sampled_from(UIDS))
     def binding_fails(self, uid: str) -> None:
@@ -249,7 +251,8 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         self.books.expire_claims(self.now)
         self.claims = {uid: one for uid, one in self.claims.items() if one[2] > self.now}
         over = {uid for uid, one in self.kept.items() if one[3] <= self.now}
-        assert {one.pod.uid for one in self.books.expire_nominations(self.now)} == over
+        ended = {one.pod.uid for one in self.books.expire_nominations(self.now)}
+        assert ended == over - self.assumed.keys()
         self.kept = {uid: one for uid, one in self.kept.items() if uid not in over}
 
     @rule(pair=assumptions(), priority=st.sampled_from(PRIORITIES), seconds=st.integers(1, 5))
@@ -270,8 +273,28 @@ class LedgerAgainstModel(RuleBasedStateMachine):
 
     @rule(uid=st.sampled_from(UIDS))
     def keeping_ends(self, uid: str) -> None:
-        assert (self.books.end_nomination(uid) is not None) == (uid in self.kept)
+        assert (self.books.end_nomination(uid) is not None) == (uid in self.counted)
         self.kept.pop(uid, None)
+
+    @property
+    def counted(self) -> dict[str, Kept]:
+        """What is kept for pods that are not assumed, oldest first."""
+        return {uid: one for uid, one in self.kept.items() if uid not in self.assumed}
+
+    def seen_by(self, uid: str, priority: int) -> Iterator[Kept]:
+        """Yield what is kept from a pod; on its own kept cards nothing that came later."""
+        own, came = self.counted.get(uid), list(self.counted)
+        for other, one in self.counted.items():
+            if one[2] < priority or other == uid:
+                continue
+            is_later = own is not None and one[2] == own[2] and came.index(other) > came.index(uid)
+            if own is None or not is_later or own[1].node != one[1].node:
+                yield one
+                continue
+            mine = {card.device_id for entry in own[1].shares[VENDOR] for card in entry}
+            entries = one[1].shares[VENDOR]
+            left = {VENDOR: tuple(tuple(c for c in e if c.device_id not in mine) for e in entries)}
+            yield one[0], allocation.Allocation(node=one[1].node, shares=left), one[2], one[3]
 
     def effective(self) -> list[records.PodRecord]:
         bound = [record for uid, record in self.records.items() if uid not in self.assumed]
@@ -286,11 +309,11 @@ class LedgerAgainstModel(RuleBasedStateMachine):
             for uid, one in self.claims.items()
             if with_claims and uid != without
         }
-        seen |= {
-            (uid, one[1].node): clusters.pod(*one[:2], init_done=False)
-            for uid, one in self.kept.items()
-            if priority is not None and one[2] >= priority and uid != without
-        }
+        if priority is not None:
+            seen |= {
+                (one[0].pod.uid, one[1].node): clusters.pod(*one[:2], init_done=False)
+                for one in self.seen_by(without, priority)
+            }
         return slow_twin.Twin(
             clusters.Cluster(nodes=self.nodes, pods=self.effective() + list(seen.values()))
         )
@@ -332,13 +355,13 @@ class LedgerAgainstModel(RuleBasedStateMachine):
     @invariant()
     def every_nomination_is_one_of_a_pod_that_waits(self) -> None:
         assert {one.pod.uid: (one.node, one.priority) for one in self.books.nominations()} == {
-            uid: (one[1].node, one[2]) for uid, one in self.kept.items()
+            uid: (one[1].node, one[2]) for uid, one in self.counted.items()
         }
-        for uid in self.kept:
+        for uid in self.counted:
             assert self.books.holding(uid) is None
         for priority in PRIORITIES:
             assert self.books.kept_from(priority) == sum(
-                one[2] >= priority for one in self.kept.values()
+                one[2] >= priority for one in self.counted.values()
             )
 
     @invariant()

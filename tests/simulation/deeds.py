@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from simulation import clocks, history, nodes, oracle, schedulers
+from simulation import budgets, clocks, history, nodes, oracle, preemption, schedulers
 from simulation.server import Json
 from vgpu_operator.agent import node as simulated_node
 from vgpu_operator.kube import errors, paths
@@ -12,13 +12,18 @@ from vgpu_operator.kube import errors, paths
 if TYPE_CHECKING:
     from simulation.world import World
 
+RECOUNT_S: Final = 0.3
+"""How long after a change of a pod the budgets are counted anew."""
+
+REPLACED_S: Final = 0.2
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Trip:
     """A wire that a process stumbles over.
 
     Attributes:
-        write: the kind of write: ``lock``, ``binding``, ``serve`` or ``any``.
+        write: the kind of write, as ``oracle.kind_of_write`` says, or ``any``.
         skip: how many of them pass first.
         how: ``pause``, ``pause replica`` and ``kill`` once it is sent, ``kill before`` it is.
         for_s: for how long.
@@ -72,9 +77,23 @@ def start_node(world: "World", entry: Json) -> None:
 # Users.
 
 
-def create_pod(world: "World", *, name: str, shape: str, memory: int, cores: int, **_: Any) -> None:
+def create_pod(
+    world: "World",
+    *,
+    name: str,
+    shape: str,
+    memory: int,
+    cores: int,
+    rank: str = "",
+    never: bool = False,
+) -> None:
     """Somebody creates a pod."""
     body = _pod(name, shape, memory, cores)
+    if rank:
+        body["metadata"]["labels"] = {"tier": rank}
+        body["spec"] |= {"priority": history.PRIORITIES[rank], "priorityClassName": rank}
+    if never:
+        body["spec"]["preemptionPolicy"] = "Never"
     _ask(world, "POST", paths.namespaced(history.NAMESPACE, "pods"), body)
 
 
@@ -89,6 +108,42 @@ def finish_pod(world: "World", *, name: str) -> None:
     raw = world.api.objects.get(_pod_path(name))
     if raw is not None and raw["status"].get("phase") == "Running":
         _ask(world, "PATCH", f"{_pod_path(name)}/status", {"status": {"phase": "Succeeded"}})
+
+
+def create_budget(world: "World", *, name: str, label: str, at_least: int) -> None:
+    """Somebody says how many pods of a label are to be left running."""
+    path = "/apis/policy/v1/namespaces/" + f"{history.NAMESPACE}/poddisruptionbudgets"
+    _ask(world, "POST", path, budgets.made(name, label, at_least))
+    recount_later(world)
+
+
+def recount_later(world: "World") -> None:
+    """The disruption controller looks at all budgets in a moment."""
+
+    def recount() -> None:
+        pods = tuple(oracle.pods(world.api.objects))
+        for path, raw in tuple(world.api.objects.items()):
+            if "/poddisruptionbudgets/" in path:
+                _ask(world, "PUT", path, budgets.recounted(raw, pods))
+
+    _later(world, RECOUNT_S, recount)
+
+
+def replace_evicted(world: "World", raw: Json) -> None:
+    """A pod was evicted: its owner creates another one like it."""
+    world.count("evicted")
+    if raw["spec"].get("schedulerName") != schedulers.SCHEDULER_NAME or not world.told.replaces:
+        return
+    base = preemption.family(raw)
+    spec = {key: value for key, value in raw["spec"].items() if key != "nodeName"}
+    world.count("replaced")
+    metadata = {
+        "name": f"{base}.{world.facts['replaced']}",
+        "labels": {**raw["metadata"].get("labels", {})},
+    }
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    pods = paths.namespaced(history.NAMESPACE, "pods")
+    _later(world, REPLACED_S, lambda: _ask(world, "POST", pods, body))
 
 
 def touch_pod(world: "World", *, name: str) -> None:
@@ -325,6 +380,7 @@ _DEEDS: Final[dict[str, Callable[..., None]]] = {
     deed.__name__: deed
     for deed in (
         create_pod,
+        create_budget,
         delete_pod,
         finish_pod,
         touch_pod,

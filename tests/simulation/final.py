@@ -7,7 +7,7 @@ process would make from the API alone.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from simulation import invariants, oracle, schedulers
+from simulation import invariants, oracle, preemption, schedulers
 from vgpu_operator.flows import books as flow_books
 from vgpu_operator.flows import filter as flow_filter
 from vgpu_operator.flows import pod_events, reading, reconcile, register
@@ -92,7 +92,11 @@ def _unsettled(world: "World") -> Iterator[tuple[int, str]]:
             yield 1, f"operator {replica.name} counts {text}"
         if books.leader:
             yield from _left_over(replica.name, books)
+            for text in preemption.unended(world.api.objects, books):
+                yield 11, text
     yield from _waiting_in_vain(world, fresh)
+    for text in preemption.idle(fresh, world.api.objects, world.clock.now()):
+        yield 11, text
 
 
 def _miscounted(world: "World", books: Books) -> Iterator[str]:

@@ -15,6 +15,10 @@ from simulation.server import Json
 REPLICAS: Final = ("a", "b")
 NAMESPACE: Final = "team"
 
+RANKS: Final = ("low", "middle", "high")
+PRIORITIES: Final[Mapping[str, int]] = {"low": 0, "middle": 100, "high": 1000}
+"""PriorityClasses by name; a pod's label ``tier`` says its class too."""
+
 MOST_PODS = 8
 MOST_TROUBLE = 6
 
@@ -58,6 +62,7 @@ class History:
         rates: how bad the way to the API server is.
         replicas: names of the replicas; one alone follows no Lease.
         blind: the plugins see no lock, and take other pods than they are called for.
+        replaces: somebody creates a pod anew whenever one is evicted, as a ReplicaSet does.
         settings: the operator's configuration as a file would say it.
         actions: in their order.
         end_s: when all trouble is over.
@@ -68,6 +73,7 @@ class History:
     rates: weather.Rates
     replicas: tuple[str, ...]
     blind: bool
+    replaces: bool
     settings: Json
     actions: tuple[Action, ...]
     end_s: float
@@ -77,7 +83,8 @@ def write(seed: int) -> History:
     """Return the history of that seed."""
     chance = Chance(seed)
     n_nodes = chance.one_of((1, 1, 2, 2, 3), "nodes")
-    nodes = tuple(_node(chance, number) for number in range(1, n_nodes + 1))
+    is_ranked = chance.happens(0.4, "ranked")
+    nodes = tuple(_node(chance, number, is_ranked) for number in range(1, n_nodes + 1))
     names = [node["name"] for node in nodes]
     replicas = REPLICAS if chance.happens(0.7, "two") else REPLICAS[:1]
     rates = chance.one_of(
@@ -93,7 +100,16 @@ def write(seed: int) -> History:
             "stuckPod": chance.one_of(("report", "report", "delete"), "stuck pod"),
         },
     }
-    actions = [*_pods(chance, names), *_trouble(chance, names, replicas)]
+    if is_ranked:
+        settings["preemption"] = {
+            "timeLimitS": chance.one_of((20.0, 60.0), "preemption limit"),
+            "minPriorityGap": chance.one_of((1, 1, 500), "gap"),
+            "exemptPriorityClasses": chance.one_of(((), (), ("middle",)), "exempt"),
+        }
+        actions = [*_ranked(chance, nodes), *_ranked_trouble(chance, replicas)]
+    else:
+        actions = _pods(chance, names)
+    actions += _trouble(chance, names, replicas)
     actions.sort(key=lambda action: (action.at, action.name))
     return History(
         seed=seed,
@@ -101,13 +117,14 @@ def write(seed: int) -> History:
         rates=rates,
         replicas=replicas,
         blind=chance.happens(0.3, "blind"),
+        replaces=is_ranked and chance.happens(0.5, "replaces"),
         settings=settings,
         actions=tuple(actions),
         end_s=max([16.0, *(a.at + a.args.get("for_s", 0.0) for a in actions)]) + 1.0,
     )
 
 
-def _node(chance: Chance, number: int) -> Json:
+def _node(chance: Chance, number: int, is_ranked: bool) -> Json:
     name = f"n{number}"
     cards: list[Json] = [
         {"id": f"{name}-gpu{index}", "memory": 10_000, "count": 3, "type": "NVIDIA A10"}
@@ -119,6 +136,7 @@ def _node(chance: Chance, number: int) -> Json:
         "name": name,
         "cards": cards,
         "delay": chance.one_of((0.0, 0.05, 0.8, 2.0), "delay", name),
+        "stop": chance.one_of((0.0, 0.0, 0.5, 4.0), "stop", name) if is_ranked else 0.0,
     }
 
 
@@ -165,6 +183,77 @@ def _pod(chance: Chance, name: str, turn: str = "") -> dict[str, Any]:
         "memory": memory,
         "cores": chance.one_of((0, 30, 60, 100), "cores", name, turn),
     }
+
+
+def _ranked(chance: Chance, nodes: tuple[Json, ...]) -> list[Action]:
+    """Pods of low priority fill the cards; others of higher priority come after them."""
+    found: list[Action] = []
+    args: dict[str, Any]
+
+    def make(at: float, **args: Any) -> str:
+        name = f"p{sum(action.what == 'create_pod' for action in found) + 1}"
+        made = {"name": name, **args}
+        found.append(Action(name=f"make {name}", at=at, what="create_pod", args=made))
+        return name
+
+    for card in (each for node in nodes for each in node["cards"]):
+        key = card["id"]
+        shape = "dcu" if card.get("vendor") == "DCU" else "one"
+        sizes = ((10_000,), (6_000, 4_000), (4_000, 4_000, 2_000), (6_000,))
+        for place, memory in enumerate(chance.one_of(sizes, "filled", key)):
+            name = make(
+                3.0 + chance.between(0.0, 2.0, "fills at", key, place),
+                shape=shape,
+                memory=memory,
+                cores=chance.one_of((0, 30), "fills with", key, place),
+                rank=chance.one_of(("low", "low", "low", "middle"), "fills as", key, place),
+            )
+            end = chance.one_of(("", "", "finish_pod", "replace_pod"), "ends", key, place)
+            if end:
+                args = {"name": name} if end == "finish_pod" else dict(found[-1].args)
+                at = chance.between(8.0, 14.0, "ends at", key, place)
+                found.append(Action(name=f"{end} {name}", at=at, what=end, args=args))
+    for number in range(chance.integer(1, 5, "important")):
+        key = f"important {number}"
+        name = make(
+            8.0 + chance.one_of((0.0, 0.1, 3.0, 10.0), "comes", key),
+            **{key: value for key, value in _pod(chance, key).items() if key != "name"},
+            rank=chance.one_of(("middle", "high", "high"), "ranks", key),
+            never=chance.happens(0.1, "never", key),
+        )
+        end = chance.one_of(("", "", "", "delete_pod", "finish_pod", "touch_pod"), "ends", key)
+        if end:
+            args = {"name": name}
+            if end == "delete_pod":
+                args["grace_s"] = chance.one_of((None, 0), "grace", key)
+            at = found[-1].at + chance.between(0.05, 12.0, "ends at", key)
+            found.append(Action(name=f"{end} {name}", at=at, what=end, args=args))
+    return found
+
+
+def _ranked_trouble(chance: Chance, replicas: tuple[str, ...]) -> list[Action]:
+    """Budgets come, and leaders stumble over what they write for a preemption."""
+    found = []
+    for number in range(chance.integer(0, 2, "budgets")):
+        args: dict[str, Any] = {
+            "name": f"b{number}",
+            "label": chance.one_of(RANKS, "budget of", number),
+            "at_least": chance.integer(0, 3, "budget keeps", number),
+        }
+        at = chance.between(1.0, 14.0, "budget at", number)
+        found.append(Action(name=f"budget {number}", at=at, what="create_budget", args=args))
+    for replica in replicas:
+        if not chance.happens(0.4, "preemption trip", replica):
+            continue
+        args = {
+            "party": f"op-{replica}",
+            "write": chance.one_of(("nominate", "nominate", "evict", "evict"), "of", replica),
+            "skip": chance.integer(0, 1, "passes", replica),
+            "how": chance.one_of(("pause replica", "kill", "kill before"), "how", replica),
+            "for_s": chance.one_of((2.0, 18.0, 25.0), "falls for", replica),
+        }
+        found.append(Action(name=f"trip {replica}", at=7.0, what="trip", args=args))
+    return found
 
 
 def _trouble(chance: Chance, names: list[str], replicas: tuple[str, ...]) -> list[Action]:

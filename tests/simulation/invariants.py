@@ -1,9 +1,11 @@
-"""The nine invariants of the design, each a function that says what breaks it.
+"""The invariants of the design, each a function that says what breaks it.
 
 Checked after every commit of the API server: 1, 2, 6. At every write, answer or
 serving: 5, 6, 7. Again and again, from inside of each operator: 4. At the end,
 when nothing goes wrong any more and time has passed: 3, 7, 8. Number 9 is all
-of them in histories with bad input, and that no operator logs a fault.
+of them in histories with bad input, and that no operator logs a fault. Of pods
+that leave for others speak 10, at every plan and eviction, and 11, at the end:
+``preemption``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,6 +25,8 @@ NAMES: Final[Mapping[int, str]] = {
     7: "every refusal has a reason and an event; no pod that fits stays refused",
     8: "events twice, late or out of order change nothing in the end",
     9: "bad input costs nothing else",
+    10: "a pod is evicted only for a live nomination of higher priority, and where it helps",
+    11: "every preemption ends: nobody waits who may evict, nothing stays held, no exchange",
 }
 
 

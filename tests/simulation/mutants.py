@@ -6,6 +6,7 @@ with ``make simulate-mutants``.
 """
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 from unittest import mock
@@ -15,8 +16,10 @@ from vgpu_operator.flows import (
     binding,
     books,
     effects,
+    leaving,
     lock_needs,
     locks,
+    one_node,
     pod_events,
     reconcile,
     register,
@@ -25,6 +28,7 @@ from vgpu_operator.flows import (
 )
 from vgpu_operator.flows import filter as flow_filter
 from vgpu_operator.flows import leadership as flow_leadership
+from vgpu_operator.flows.preemption import candidates, course, plan, take_over
 from vgpu_operator.kube import errors, intake, paths, perform
 from vgpu_operator.ledger import ledger
 from vgpu_operator.ledger import nodes as ledger_nodes
@@ -324,6 +328,110 @@ def jump_the_queue() -> Patch:
     return mock.patch.object(take_locks, "_look", look)
 
 
+# Of preemption.
+
+
+def evict_before_the_nomination_stands() -> Patch:
+    """Evictions begin although nothing is written on the pod."""
+
+    def write(_books: books.Books, attempt: Any) -> Any:
+        yield from ()
+        attempt.written = True
+        return ""
+
+    return mock.patch.object(course, "write_nomination", write)
+
+
+def hold_no_cards() -> Patch:
+    """Nothing is held for the pod that others leave for."""
+    return _both(
+        _always(ledger.Ledger, "nominate", True),
+        mock.patch.object(course, "standing", _go_while_it_lasts),
+    )
+
+
+def evict_whatever_has_happened() -> Patch:
+    """Evictions go on when the pod fits elsewhere, is bound, gone or given up."""
+    return _always(course, "standing", course.Standing.GO)
+
+
+def evict_although_it_fits() -> Patch:
+    """Evictions go on until the attempt ends, whether or not they still help."""
+    return mock.patch.object(course, "standing", _go_while_it_lasts)
+
+
+def evict_equals() -> Patch:
+    """Pods of the same priority have to leave too."""
+    real = leaving.cheapest
+
+    def cheapest(books_: books.Books, view: Any, question: Any) -> Any:
+        raised = dataclasses.replace(question, highest=question.highest + 1)
+        return real(books_, view, raised)
+
+    return mock.patch.object(leaving, "cheapest", cheapest)
+
+
+def evict_everybody() -> Patch:
+    """All pods of lower priority have to leave the node."""
+    real = plan.plan
+
+    def planned(books_: books.Books, wish: Any, **more: Any) -> Any:
+        found = real(books_, wish, **more)
+        if not isinstance(found, plan.Plan):
+            return found
+        everybody = tuple(
+            plan.Victim(key=record.key, priority=record.priority)
+            for record in one_node.pods_on(books_, found.node)
+            if record.priority < more["priority"] and more["may_go"](record)
+        )
+        return dataclasses.replace(found, victims=everybody)
+
+    return mock.patch.object(plan, "plan", planned)
+
+
+def evict_by_name_alone() -> Patch:
+    """Whoever bears the name of a victim by now is evicted."""
+
+    async def evict(self: perform.Performer, effect: effects.EvictPod) -> None:
+        path = paths.eviction(effect.pod.namespace, effect.pod.name)
+        await self._client.create(path, {"kind": "Eviction"})
+
+    return mock.patch.object(perform.Performer, "_evict", evict)
+
+
+def give_held_cards_away() -> Patch:
+    """Pods of lower priority get the cards that are held, at the filter and at bind."""
+    real = ledger.Ledger.snapshot
+
+    def snapshot(self: ledger.Ledger, **more: Any) -> Any:
+        return real(self, **{**more, "for_priority": None})
+
+    return mock.patch.object(ledger.Ledger, "snapshot", snapshot)
+
+
+def let_never_evict() -> Patch:
+    """``preemptionPolicy: Never`` and exempt PriorityClasses do not count."""
+    real = candidates.may_evict
+
+    def may_evict(books_: books.Books, record: Any) -> bool:
+        return real(books_, dataclasses.replace(record, never_preempts=False))
+
+    return _both(
+        mock.patch.object(candidates, "may_evict", may_evict),
+        _always(candidates, "is_exempt", False),
+    )
+
+
+def take_nothing_over() -> Patch:
+    """A new leader does not look for what the one before has begun."""
+    return _always(take_over, "take_over", effects.NOTHING)
+
+
+def _go_while_it_lasts(books_: books.Books, attempt: Any, *_: Any) -> course.Standing:
+    is_under_way = books_.preemption.attempts.get(attempt.pod.uid) is attempt
+    return course.Standing.GO if is_under_way else course.Standing.STOP
+
+
 MUTANTS: Final[Mapping[str, Callable[[], Patch]]] = {
     mutant.__name__: mutant
     for mutant in (
@@ -356,6 +464,16 @@ MUTANTS: Final[Mapping[str, Callable[[], Patch]]] = {
         forget_doubts,
         put_no_lock_back,
         jump_the_queue,
+        evict_before_the_nomination_stands,
+        hold_no_cards,
+        evict_whatever_has_happened,
+        evict_although_it_fits,
+        evict_equals,
+        evict_everybody,
+        evict_by_name_alone,
+        give_held_cards_away,
+        let_never_evict,
+        take_nothing_over,
     )
 }
 

@@ -59,6 +59,7 @@ class SimulatedOperator(app.Operator):
             may_serve=self.may_serve,
             observe=lambda *_: None,
             reject=lambda _: None,
+            refused=self.preemptor.refused,
         )
         yield
 

@@ -15,6 +15,7 @@ LOCK: Final = "hami.io/mutex.lock"
 NODE: Final = "hami.io/vgpu-node"
 PHASE: Final = "hami.io/bind-phase"
 HANDSHAKE: Final = "hami.io/node-handshake"
+NOMINATION: Final = "vgpu-operator.io/nomination"
 ENDED: Final = ("Succeeded", "Failed")
 PODS: Final = "/pods/"
 NODES: Final = "/api/v1/nodes/"
@@ -210,13 +211,17 @@ def asked_s(node: Json, keys: Keys, *, now_s: float) -> float:
 
 
 def kind_of_write(path: str, body: Json | None) -> frozenset[str]:
-    """Return what a write is for the protocol: ``lock``, ``binding``, ``serve``."""
+    """Return what a write is: ``lock``, ``binding``, ``serve``, ``nominate``, ``evict``."""
     if path.endswith("/binding"):
         return frozenset({"binding"})
+    if path.endswith("/eviction"):
+        return frozenset({"evict"})
     changed = ((body or {}).get("metadata") or {}).get("annotations") or {}
     found = set()
     if changed.get(LOCK):
         found.add("lock")
+    if changed.get(NOMINATION):
+        found.add("nominate")
     if any(keys.to_allocate in changed for keys in VENDORS.values()):
         found.add("serve")
     return frozenset(found)

@@ -3,6 +3,8 @@
 What of the real one (1.36) matters to an extender: one pod after the other,
 binds beside each other, refused pods tried again on changes of Nodes and when
 bound pods go, never because time passes (five minutes are longer than a story).
+The highest priority goes first, a nominated node is asked for before all others,
+and preemption that finds no victim takes the nomination off the pod.
 """
 
 import asyncio
@@ -240,13 +242,13 @@ class Scheduler:
         if not self.leads:
             return None, None
         waiting = [
-            (entry.ready_at, uid)
+            (max(entry.ready_at, now), -_priority(entry.raw), entry.ready_at, uid)
             for uid, entry in self._queue.items()
             if entry.ready_at is not None and not entry.busy
         ]
         if not waiting:
             return None, None
-        at, uid = min(waiting)
+        at, _, _, uid = min(waiting)
         return (uid, None) if at <= now else (None, at - now)
 
     async def _place(self, pod: Json) -> tuple[str, str]:
@@ -260,6 +262,14 @@ class Scheduler:
         )
         if not names:
             return "", "Unschedulable"
+        nominated = pod["status"].get("nominatedNodeName")
+        if nominated in names:
+            found, problem = await self._ask_for(pod, (nominated,))
+            if problem != "Unschedulable":
+                return found, problem
+        return await self._ask_for(pod, names)
+
+    async def _ask_for(self, pod: Json, names: tuple[str, ...]) -> tuple[str, str]:
         body: Json = {"Pod": pod, "NodeNames": list(names)}
         try:
             answer = await self._ask("/filter", body)
@@ -319,14 +329,20 @@ class Scheduler:
             if each["type"] != "PodScheduled"
         ]
         wanted = {"type": "PodScheduled", "status": "False", "reason": problem}
-        if wanted in (entry.raw["status"].get("conditions") or ()):
+        changes: Json = {}
+        if wanted not in (entry.raw["status"].get("conditions") or ()):
+            changes["conditions"] = [*conditions, wanted]
+        if problem == "Unschedulable" and entry.raw["status"].get("nominatedNodeName"):
+            changes["nominatedNodeName"] = None  # its own preemption has found nobody
+        if not changes:
             return
-        patch = {
-            "metadata": {"uid": uid},
-            "status": {"conditions": [*conditions, wanted]},
-        }
+        patch = {"metadata": {"uid": uid}, "status": changes}
         path = (
             f"{paths.pod(entry.raw['metadata']['namespace'], entry.raw['metadata']['name'])}/status"
         )
         with contextlib.suppress(errors.ApiError):
             await self._client.patch(path, patch)
+
+
+def _priority(pod: Json) -> int:
+    return int(pod["spec"].get("priority", 0))

@@ -5,12 +5,14 @@ comes in and goes out is shared, never changed in place. That the real one
 answers alike is checked by one test-suite for both.
 """
 
+import datetime
 import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from simulation import budgets
 from support import api_objects
 from vgpu_operator.kube import errors
 
@@ -18,7 +20,7 @@ Json: TypeAlias = dict[str, Any]
 
 _OBJECT: Final = re.compile(
     r"(?P<collection>/api/v1/nodes|/api(?:s/[^/]+)?/v\w+/namespaces/[^/]+/[^/]+)"
-    r"/(?P<name>[^/]+)(?:/(?P<sub>status|binding))?"
+    r"/(?P<name>[^/]+)(?:/(?P<sub>status|binding|eviction))?"
 )
 _KINDS: Final = {
     "nodes": "Node",
@@ -27,6 +29,7 @@ _KINDS: Final = {
     "leases": "Lease",
     "resourcequotas": "ResourceQuota",
     "namespaces": "Namespace",
+    "poddisruptionbudgets": "PodDisruptionBudget",
 }
 
 FIRST_VERSION: Final = 100
@@ -68,6 +71,7 @@ class ApiServer:
         self.history: list[Change] = []
         self.on_commit: list[Callable[[Change], None]] = []
         self.on_break: list[Callable[[], None]] = []
+        self.on_eviction: list[Callable[[Json], None]] = []
         self._now_text = now_text
         self._latest = FIRST_VERSION
         self._oldest = FIRST_VERSION
@@ -105,6 +109,8 @@ class ApiServer:
         address = f"{match['collection']}/{match['name']}"
         if verb == "POST" and match["sub"] == "binding":
             return self._bind(address, body)
+        if verb == "POST" and match["sub"] == "eviction":
+            return self._evict(address, body)
         known = self.objects.get(address)
         if known is None:
             raise errors.NotFound(f'{verb} {path}: 404 "{match["name"]}" not found', status=404)
@@ -227,6 +233,39 @@ class ApiServer:
         self._store(address, api_objects.merged(pod, changes))
         return {"kind": "Status", "status": "Success"}
 
+    def _evict(self, address: str, body: Json) -> Json:
+        """Delete a pod as long as its budget lets it go, as ``eviction.go`` does."""
+        pod = self.objects.get(address)
+        if pod is None:
+            raise errors.NotFound(f"POST {address}/eviction: 404 not found", status=404)
+        options = body.get("deleteOptions") or {}
+        _check(pod, options.get("preconditions") or {}, f"POST {address}/eviction")
+        name, phase = pod["metadata"]["name"], pod["status"].get("phase")
+        if phase == "Running" and "deletionTimestamp" not in pod["metadata"]:
+            home = address.rpartition("/pods/")[0].replace("/api/v1/", "/apis/policy/v1/")
+            covering = [
+                (path, budget)
+                for path, budget in self.objects.items()
+                if path.startswith(f"{home}/poddisruptionbudgets/") and budgets.covers(budget, pod)
+            ]
+            if len(covering) > 1:
+                raise errors.ServerFault(
+                    f"POST {address}/eviction: 500 more than one budget", status=500
+                )
+            for path, budget in covering:
+                if not budget["status"]["disruptionsAllowed"]:
+                    raise errors.TooMany(
+                        f"POST {address}/eviction: 429 {budget['metadata']['name']} forbids it",
+                        status=429,
+                        retry_after_s=None,
+                    )
+                self._store(path, budgets.taken(budget, name, self._now_text()))
+        if "deletionTimestamp" not in pod["metadata"]:
+            self._delete(address, pod, {})
+            for tell in self.on_eviction:
+                tell(pod)
+        return {"kind": "Status", "status": "Success"}
+
     def _delete(self, address: str, known: Json, options: Json) -> Json:
         _check(known, options.get("preconditions") or {}, address)
         grace = options.get("gracePeriodSeconds")
@@ -245,9 +284,11 @@ class ApiServer:
             return known
         if "deletionTimestamp" in known["metadata"]:
             return known
+        grace = 30 if grace is None else grace
+        ends = datetime.datetime.fromisoformat(self._now_text()) + datetime.timedelta(seconds=grace)
         going = {
-            "deletionTimestamp": self._now_text(),
-            "deletionGracePeriodSeconds": 30 if grace is None else grace,
+            "deletionTimestamp": ends.isoformat().replace("+00:00", "Z"),
+            "deletionGracePeriodSeconds": grace,
         }
         return self._store(address, api_objects.merged(known, {"metadata": going}))
 

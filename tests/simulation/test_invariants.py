@@ -1,13 +1,16 @@
 """Each invariant's check finds the hand-made case that it is for, and passes what is right."""
 
 import copy
+import json
 from typing import Any
 
 import pytest
 
-from simulation import invariants, oracle
+from simulation import history, invariants, oracle, preemption
 from simulation.invariants import Capacities
 from simulation.server import Change
+from vgpu_operator.flows import books as flow_books
+from vgpu_operator.model import settings
 
 REGISTER = '[{"id":"g0","count":2,"devmem":1000,"devcore":100,"type":"T","health":true}]'
 ALLOCATED = "hami.io/vgpu-devices-allocated"
@@ -145,3 +148,59 @@ def test_7_a_node_that_is_refused_without_a_reason_is_found() -> None:
     assert list(invariants.unexplained(pod("p"), ("n1", "n2", "n3"), answer))
     silent = {"NodeNames": [], "FailedNodes": {"n1": ""}}
     assert list(invariants.unexplained(pod("p"), ("n1",), silent))
+
+
+# Preemption.
+
+
+def ranked(name: str, priority: int, victims: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return a pod of that priority, nominated where others leave for it."""
+    raw = pod(name)
+    raw["spec"] = {**raw["spec"], "priority": priority}
+    mark = {"node": "n1", "until": "2026-03-01T08:05:00Z", "victims": list(victims)}
+    notes = {oracle.NOMINATION: json.dumps(mark)} if victims else {}
+    raw["metadata"] = {"name": name, "uid": f"uid-{name}", "annotations": notes}
+    return raw
+
+
+def marks(*pods: dict[str, Any]) -> preemption.Marks:
+    made = preemption.Marks()
+    for raw in pods:
+        path = f"/api/v1/namespaces/team/pods/{raw['metadata']['name']}"
+        made.learn(Change(version=1, path=path, before=None, after=raw))
+    return made
+
+
+def test_10_an_eviction_that_no_nomination_names_is_found() -> None:
+    told = history.write(0)
+    high = ranked("high", 1000, ("uid-low",))
+
+    assert not list(marks(high).evicted(ranked("low", 0), told))
+    assert list(marks(high).evicted(ranked("other", 0), told))
+    assert list(marks().evicted(ranked("low", 0), told))
+
+
+def test_10_an_eviction_for_an_equal_or_a_lower_priority_is_found() -> None:
+    told = history.write(0)
+
+    for priority in (1000, 1001):
+        victim = ranked("low", priority)
+        assert list(marks(ranked("high", 1000, ("uid-low",))).evicted(victim, told))
+
+
+def test_11_an_exchange_is_counted_over_all_that_come_in_a_pods_place() -> None:
+    told = history.write(0)
+    made = marks(ranked("high", 1000, ("uid-low", "uid-low.1", "uid-low.2")))
+    for name in ("low", "low.1", "low.2"):
+        list(made.evicted(ranked(name, 0), told))
+
+    assert list(made.exchanges(2)) == ["low was evicted 3 times for high"]
+    assert not list(made.exchanges(3))
+
+
+def test_11_a_nomination_that_is_left_on_a_pod_is_found() -> None:
+    books = flow_books.open_books(settings.Settings(), ())
+    objects = {"/api/v1/namespaces/team/pods/high": ranked("high", 1000, ("uid-low",))}
+
+    assert list(preemption.unended(objects, books)) == ["high still carries a nomination"]
+    assert not list(preemption.unended({}, books))

@@ -54,7 +54,7 @@ class Rates:
     skew_s: float = 0.0
 
 
-BINDING = "/binding "
+DELICATE = ("/binding ", "/eviction ")
 """Names of the requests that meet trouble three times as often: most depends on them."""
 
 CALM = Rates()
@@ -102,7 +102,7 @@ class Weather:
         """Return what becomes of the request of that name."""
         if self.outages:
             return Fate.LOST
-        bad = self.rates.bad * (3 if BINDING in name else 1)
+        bad = self.rates.bad * (3 if any(part in name for part in DELICATE) else 1)
         if self.is_over or not self.chance.happens(bad, "bad", name):
             return Fate.FINE
         found = self.chance.one_of(_BAD, "fate", name)

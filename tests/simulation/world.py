@@ -23,6 +23,7 @@ from simulation import (
     invariants,
     nodes,
     oracle,
+    preemption,
     replicas,
     server,
     weather,
@@ -36,7 +37,7 @@ from vgpu_operator import app
 from vgpu_operator.agent import objects
 from vgpu_operator.flows import reading
 from vgpu_operator.handlers import ticker
-from vgpu_operator.kube import intake, paths, steps
+from vgpu_operator.kube import intake, paths, preemptor, steps
 from vgpu_operator.model import records
 from vgpu_operator.model import settings as model_settings
 
@@ -124,12 +125,14 @@ class World:
         self.pauses: dict[str, float] = {}
         self.paused: dict[str, list[tuple[float, float]]] = {}
         self.leases: dict[str, replicas.LeaseSeen] = {}
+        self.marks = preemption.Marks()
         self._without = frozenset(without)
         self._done: list[str] = []
         self._over = asyncio.Event()
         self._watching = False
         self._cards_had: dict[tuple[str, int], dict[oracle.Card, float]] = {}
         self.api.on_commit.append(self._committed)
+        self.api.on_eviction.append(self._evicted)
         self.loop.on_fault = self._broke
 
     # What parties get.
@@ -175,6 +178,10 @@ class World:
     def _committed(self, change: Change) -> None:
         self.commits.append((self.loop.time(), change))
         raw = change.after
+        if oracle.PODS in change.path:
+            self.marks.learn(change)
+            if "create_budget" in self.facts:
+                deeds.recount_later(self)
         if raw is None:
             return
         if change.path.startswith(oracle.NODES):
@@ -191,6 +198,14 @@ class World:
                 for text in invariants.crowded(self.api.objects, node):
                     self.report(6, text)
 
+    def _evicted(self, victim: Json) -> None:
+        """The API server has let a pod be evicted."""
+        for text in self.marks.evicted(victim, self.told):
+            self.report(10, text)
+        for text in self.marks.exchanges(2 + len(self.told.actions)):
+            self.report(11, text)
+        deeds.replace_evicted(self, victim)
+
     def _sends(self, party: str, verb: str, path: str, body: Json) -> None:
         """A write leaves a process."""
         if party.startswith("op-"):
@@ -198,8 +213,20 @@ class World:
             problem = replica.may_not_write(self.loop.time())
             if problem:
                 self.report(5, f"{party} sends {verb} {path} although {problem}")
+            if path.endswith("/eviction") and replica.operator is not None:
+                self.count("evictions sent")
+                victim = self._evictee(path, body)
+                now = self.clock_of(party).now()
+                for text in preemption.unfounded(replica.operator.books, victim, self.marks, now):
+                    self.report(10, f"{party}: {text}")
         if self.trips:
             deeds.stumble(self, party, oracle.kind_of_write(path, body))
+
+    def _evictee(self, path: str, body: Json) -> str:
+        """Return the UID of the pod that an eviction is for, now."""
+        wanted = body.get("deleteOptions", {}).get("preconditions", {}).get("uid")
+        raw = self.api.objects.get(path.removesuffix("/eviction"), {})
+        return str(wanted or raw.get("metadata", {}).get("uid", ""))
 
     def _hears(self, party: str, path: str, raw: Json, asked_at: float) -> None:
         """An answer has reached a process."""
@@ -363,6 +390,8 @@ def _simulated_surroundings(world: World) -> Iterator[None]:
             mock.patch.object(ticker, "LAG_PROBE_S", 3600.0),
             mock.patch.object(steps, "STEP_S", 0.0),
             mock.patch.object(intake, "PAGE", 3),
+            mock.patch.object(preemptor, "REST_PER_LOOK", 0.0),
+            preemption.watched(lambda text: world.report(10, text)),
             mock.patch.object(reading, "decode_pod", _decoded_once()),
             nodes.watched(world.served, blind=world.told.blind),
         ):

@@ -9,6 +9,7 @@ from support.turned_clock import TurnedClock
 from vgpu_operator.extender import routes
 from vgpu_operator.flows import effects, reading
 from vgpu_operator.kube import binder, events, intake, perform, waiting
+from vgpu_operator.model import records
 
 NODE_PATH = "/api/v1/nodes/node-a"
 REGISTER = "hami.io/node-nvidia-register"
@@ -61,6 +62,7 @@ class Shell:
         self.observed: list[tuple[str, str]] = []
         self.phases: list[tuple[str, str, float]] = []
         self.rejected: dict[str, int] = {}
+        self.refused: list[records.PodRecord] = []
 
     def desk(self) -> routes.Desk:
         """Return what the extender's routes need."""
@@ -72,6 +74,7 @@ class Shell:
             may_serve=self._may_serve,
             observe=lambda verb, outcome, _: self.observed.append((verb, outcome)),
             reject=self._reject,
+            refused=self.refused.append,
             observe_phase=self._observe_phase,
         )
 

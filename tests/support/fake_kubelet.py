@@ -47,6 +47,9 @@ class FakeKubelet(
         devices: health by device id, as the plugin told last.
         holdings: what containers hold; survives a restart, as a checkpoint does.
         refuses: a reason to refuse registrations with; empty accepts them.
+        turns_away: how many questions about pod resources it refuses, and then no more.
+        turned_away_as: with which code; by default that of its limit (100 a second).
+        asked: how often it was asked about pod resources.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -56,6 +59,9 @@ class FakeKubelet(
         self.devices: dict[str, str] = {}
         self.holdings: list[Holding] = []
         self.refuses = ""
+        self.turns_away = 0
+        self.turned_away_as = grpc.StatusCode.RESOURCE_EXHAUSTED
+        self.asked = 0
         self._server: grpc.aio.Server | None = None
         self._channel: grpc.aio.Channel | None = None
         self._following: asyncio.Task[None] | None = None
@@ -172,6 +178,10 @@ class FakeKubelet(
         return device_plugin_pb2.Empty()
 
     async def List(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self.asked += 1
+        if self.turns_away:
+            self.turns_away -= 1
+            await context.abort(self.turned_away_as, "rejected by rate limit")
         answer = pod_resources_pb2.ListPodResourcesResponse()
         for one in self.holdings:
             if one.listed:

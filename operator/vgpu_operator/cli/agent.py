@@ -101,6 +101,14 @@ def agent(
             rich_help_panel=_REAL_NODE,
         ),
     ] = Path(HOST_DIR),
+    ready_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A file that is there while the kubelet follows the list of devices.",
+            rich_help_panel=_REAL_NODE,
+        ),
+    ] = None,
     split_count: Annotated[
         int,
         typer.Option(
@@ -246,11 +254,15 @@ def agent(
         ),
     )
     _log_plain_lines()
-    asyncio.run(_serve(settings, kubeconfig=kubeconfig, context=context))
+    asyncio.run(_serve(settings, ready_file=ready_file, kubeconfig=kubeconfig, context=context))
 
 
 async def _serve(
-    settings: configuration.Configuration, *, kubeconfig: str | None, context: str | None
+    settings: configuration.Configuration,
+    *,
+    ready_file: Path | None,
+    kubeconfig: str | None,
+    context: str | None,
 ) -> None:
     """Serve the kubelet until a signal asks to stop, or something breaks."""
     from vgpu_operator.kube import client as kube_client
@@ -258,15 +270,22 @@ async def _serve(
     async with await kube_client.KubeClient.connect(
         kubeconfig=kubeconfig, context=context
     ) as client:
-        await _until_stopped(_run(settings, client))
+        await _until_stopped(_run(settings, client, ready_file=ready_file))
     options.note("stopped")
 
 
-async def _run(settings: configuration.Configuration, client: kube_client.KubeClient) -> None:
+async def _run(
+    settings: configuration.Configuration,
+    client: kube_client.KubeClient,
+    *,
+    ready_file: Path | None,
+) -> None:
     """Be this node's device plugin until cancelled, or until something breaks for good."""
     from vgpu_operator.node_agent import agent as node_agent
 
     made = await node_agent.prepare(settings, client)
+    if ready_file is not None:
+        made.socket.show_in(ready_file)
     await made.run()
 
 

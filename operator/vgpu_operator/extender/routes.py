@@ -50,7 +50,7 @@ class Desk:
     may_serve: Callable[[], Awaitable[str]]
     observe: Callable[[str, str, float], None]
     reject: Callable[[Mapping[str, int]], None]
-    refused: Callable[[records.PodRecord], None] = lambda _pod: None
+    refused: Callable[[records.PodRecord], None]
     observe_phase: Callable[[str, str, float], None] = lambda _verb, _phase, _seconds: None
     last: "Last" = field(default_factory=lambda: Last())
 

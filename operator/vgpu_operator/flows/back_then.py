@@ -39,7 +39,7 @@ def look_back(
     scratch = one_node.copied(books, node)
     for record in came:
         scratch.forget(record.key.uid)
-    answer = one_node.judged(books, scratch, node, wish)
+    answer = one_node.judged(books, scratch, node, wish, priority=None)
     return BackThen(
         came=came,
         stayed=tuple(record for record in there if record not in came),

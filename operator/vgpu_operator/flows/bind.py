@@ -156,7 +156,7 @@ def _find(
 
 
 def reserve(
-    books: Books, wish: request.PodRequest, node: str, *, priority: int | None = None
+    books: Books, wish: request.PodRequest, node: str, *, priority: int
 ) -> allocation.Allocation | reason.NodeRejection:
     """Choose the cards and assume them, in one step of the event loop.
 
@@ -169,14 +169,15 @@ def reserve(
         books: what is known.
         wish: of the pod.
         node: its name.
-        priority: of the pod; None = what the books say.
+        priority: of the pod.
     """
     uid = wish.pod.uid
     books.ledger.unassume(uid)
     view = books.ledger.snapshot(
         with_claims=False,
         without_claim_of=uid,
-        for_priority=books.priority_of(wish.pod) if priority is None else priority,
+        for_priority=priority,
+        kept_on=node,
     )
     allowances = quotas.allowances(books, wish.pod)
     granted = choose.choose(view, node, wish, books.defaults, allowances=allowances)

@@ -3,6 +3,7 @@
 One owner, the event loop; no flow awaits between reading and writing it.
 """
 
+import dataclasses
 import datetime
 import functools
 from collections.abc import Mapping, Sequence, Set
@@ -23,6 +24,9 @@ from vgpu_operator.wire import dialects, lock_kinds
 
 MOST_ANSWERS = 32
 """Different questions whose refusals are kept: each may be 0.6 MiB at 5,000 nodes."""
+
+MOST_LISTS = 8
+"""Different lists of nodes of which one object is kept for all who were refused on them."""
 
 MOST_GROUPS = 32
 """Different reasons that are kept of one refusal with their numbers of nodes."""
@@ -88,6 +92,7 @@ class Refusal:
         groups: the first of them, most nodes first, and how many nodes each kept off.
         priority: of the pod.
         told: no event about it was dropped or lost.
+        asked_alone: the node that it is nominated for was asked for alone since.
     """
 
     request: request.PodRequest
@@ -97,34 +102,42 @@ class Refusal:
     groups: tuple[explain.Group, ...] = ()
     priority: int = 0
     told: bool = True
+    asked_alone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Why a pod fits on none of the nodes: the different reasons, and the commonest counted."""
+    """Why a pod fits on none of the nodes: the different reasons, and the commonest counted.
+
+    Attributes:
+        rejections: the reason of each node.
+        texts: the different reasons.
+        groups: the first of them, most nodes first, and how many nodes each kept off.
+        nodes: all that were asked for, once it is kept: one object for many pods.
+    """
 
     rejections: Mapping[str, reason.NodeRejection]
     texts: frozenset[str]
     groups: tuple[explain.Group, ...] = ()
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class Answers:
-    """Refusals given from one state of the ledger to one list of nodes.
+    """Refusals given from one state of the ledger, by question and list of nodes.
 
-    Valid for every pod that asks alike, claims nothing and holds nothing. A page of
-    reasons for thousands of nodes is large, so only the last few are kept.
+    Valid for every pod that asks alike, claims nothing, holds nothing and has no cards
+    kept for it. A page of reasons for thousands of nodes is large, so only the last few
+    are kept. The order in which the nodes are asked for differs each time.
 
     Attributes:
-        nodes: the list; the order in which they are asked for differs each time.
-        closed: which of them took nobody, whatever their cards, and why.
+        closed: which nodes took nobody, whatever their cards, and why.
     """
 
-    nodes: tuple[str, ...] = ()
     closed: Mapping[str, reason.NodeRejection] = field(default_factory=dict)
-    _names: frozenset[str] = frozenset()
     _generation: int = -1
     _by_question: dict[object, Answer] = field(default_factory=dict)
+    _lists: dict[frozenset[str], tuple[str, ...]] = field(default_factory=dict)
 
     def find(
         self,
@@ -142,10 +155,9 @@ class Answers:
             generation: of the ledger.
             closed: as the attribute.
         """
-        same = generation == self._generation and closed == self.closed
-        if not same or not self._are_for(nodes):
+        if generation != self._generation or closed != self.closed:
             return None
-        return self._by_question.get(question)
+        return self._by_question.get((question, frozenset(nodes)))
 
     def keep(
         self,
@@ -155,22 +167,30 @@ class Answers:
         answer: Answer,
         *,
         closed: Mapping[str, reason.NodeRejection] = NOT_CLOSED,
-    ) -> None:
-        """Keep an answer; those from another state or for other nodes are dropped."""
-        same_nodes = self._are_for(nodes)
-        if not same_nodes or generation != self._generation or closed != self.closed:
+    ) -> Answer:
+        """Keep an answer and return it as it is kept; those from another state are dropped."""
+        if generation != self._generation or closed != self.closed:
             self._by_question.clear()
-        if not same_nodes:
-            self.nodes = tuple(nodes)
-            self._names = frozenset(nodes)
         self.closed = closed
         self._generation = generation
         while len(self._by_question) >= MOST_ANSWERS:
             del self._by_question[next(iter(self._by_question))]
-        self._by_question[question] = answer
+        names = frozenset(nodes)
+        kept = dataclasses.replace(answer, nodes=self._shared(names, nodes))
+        self._by_question[question, names] = kept
+        return kept
 
-    def _are_for(self, nodes: Sequence[str]) -> bool:
-        return len(nodes) == len(self.nodes) and self._names == frozenset(nodes)
+    def shared(self, nodes: Sequence[str]) -> tuple[str, ...]:
+        """Return these names, the object that others have been refused on where there is one."""
+        return self._lists.get(frozenset(nodes)) or tuple(nodes)
+
+    def _shared(self, names: frozenset[str], nodes: Sequence[str]) -> tuple[str, ...]:
+        """Return one object for these names; of too many lists the shortest is kept least."""
+        known = self._lists.pop(names, None) or tuple(nodes)
+        while len(self._lists) >= MOST_LISTS:
+            del self._lists[min(self._lists, key=len)]
+        self._lists[names] = known
+        return known
 
 
 def answer_of(rejections: Mapping[str, reason.NodeRejection]) -> Answer:
@@ -302,11 +322,6 @@ class Books:
             vendors=self.by_keyword,
             why_no_cards=functools.partial(_why_no_cards, self.registrations, self.by_keyword),
         )
-
-    def priority_of(self, pod: request.PodKey) -> int:
-        """Return a pod's priority as it was last seen; 0 where it was not."""
-        record = self.ledger.record(pod.uid)
-        return record.priority if record is not None else 0
 
     def question(self, wish: request.PodRequest, priority: int) -> object:
         """Return what two pods have in common that are answered alike at one generation.

@@ -1,7 +1,7 @@
 """How many pods the PodDisruptionBudgets still let go, and which ones a set of pods breaks."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from vgpu_operator.model import budgets, records
 
@@ -15,47 +15,53 @@ class Limits:
 
     Attributes:
         by_namespace: the budgets.
-        of_pods: by UID those that a pod's eviction counts against, once asked.
-        kept: pods that stay whoever else goes, once asked, by what decides it: namespace,
-            labels (the same object for pods that are alike), whether it runs.
+        of_alike: those that pods' evictions count against, once asked, by namespace and labels
+            (the same object for pods that are alike).
     """
 
     by_namespace: Mapping[str, Sequence[budgets.Budget]]
-    of_pods: dict[str, tuple[budgets.Budget, ...]] = dataclasses.field(default_factory=dict)
-    kept: dict[tuple[str, int, bool], bool] = dataclasses.field(default_factory=dict)
+    of_alike: dict[tuple[str, int], tuple[budgets.Budget, ...]] = dataclasses.field(
+        default_factory=dict
+    )
 
     def covering(self, record: records.PodRecord) -> tuple[budgets.Budget, ...]:
         """Return the budgets that a pod's eviction counts against.
 
         The Eviction API asks none for a pod that does not run yet.
         """
-        if not self.by_namespace:
-            return ()
-        uid = record.key.uid
-        found = self.of_pods.get(uid)
-        if found is None:
-            there = self.by_namespace.get(record.key.namespace, ())
-            found = self.of_pods[uid] = tuple(
-                budget
-                for budget in there
-                if record.phase != "Pending"
-                and record.key.name not in budget.disrupted
-                and budget.covers(record.key.namespace, record.labels)
-            )
+        found = self._of_alike(record)
+        if any(budget.disrupted for budget in found):
+            name = record.key.name
+            return tuple(budget for budget in found if name not in budget.disrupted)
         return found
 
     def keeps(self, record: records.PodRecord) -> bool:
         """Whether a pod's eviction breaks a budget even where nobody else goes."""
+        return _keep(self.covering(record))
+
+    def keeps_alike(self, record: records.PodRecord) -> bool:
+        """Whether that is so of pods that are alike, those in ``disrupted`` aside."""
+        return _keep(self._of_alike(record))
+
+    def disrupted(self) -> Iterator[tuple[str, str]]:
+        """Yield namespace and name of pods that some budget has taken into account already."""
+        for namespace, there in self.by_namespace.items():
+            for name in frozenset().union(*(budget.disrupted for budget in there)):
+                yield namespace, name
+
+    def _of_alike(self, record: records.PodRecord) -> tuple[budgets.Budget, ...]:
         there = self.by_namespace.get(record.key.namespace)
-        if there is None:
-            return False
-        if any(budget.disrupted for budget in there):
-            return bool(self.broken((record,)))
-        alike = record.key.namespace, id(record.labels), record.phase == "Pending"
-        kept = self.kept.get(alike)
-        if kept is None:
-            kept = self.kept[alike] = bool(self.broken((record,)))
-        return kept
+        if there is None or record.phase == "Pending":
+            return ()
+        alike = record.key.namespace, id(record.labels)
+        found = self.of_alike.get(alike)
+        if found is None:
+            namespace, labels = record.key.namespace, record.labels
+            found = tuple(budget for budget in there if budget.covers(namespace, labels))
+            self.of_alike[alike] = found
+        if not record.ready and len(found) == 1 and found[0].lets_unready_go:
+            return ()
+        return found
 
     def broken(self, pods: Iterable[records.PodRecord]) -> Broken:
         """Return which budgets would be broken if these pods went one after another.
@@ -78,6 +84,11 @@ class Limits:
             if over:
                 broken[record.key.uid] = tuple(over)
         return broken
+
+
+def _keep(covering: Sequence[budgets.Budget]) -> bool:
+    """Whether these budgets let nobody go: one that is used up, or several."""
+    return len(covering) > 1 or any(budget.allowed < 1 for budget in covering)
 
 
 def limits_of(all_budgets: Iterable[budgets.Budget]) -> Limits:

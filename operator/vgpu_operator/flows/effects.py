@@ -33,6 +33,13 @@ class Denied(EffectFailed):
     """The API server refuses for good: rights, admission, or an invalid object."""
 
 
+class NotLeading(Denied):
+    """A write was asked for while this process does not lead, by what it knows: nothing was sent.
+
+    It may lead again in a moment: a Lease that is not seen renewed in time has not ended a term.
+    """
+
+
 class Doubtful(EffectFailed):
     """No answer came: the effect may or may not have happened."""
 

@@ -57,11 +57,11 @@ def filter_nodes(
     known = books.refused.get(uid)
     has_nothing = not books.ledger.has_claim(uid) and books.ledger.holding(uid) is None
     question = books.question(wish, pod.priority)
-    if has_nothing:
+    if has_nothing and books.ledger.nomination(uid) is None:
         # Its answer is that of whoever asked alike: nothing of its own has to be left out.
         kept = books.answers.find(question, nodes, books.ledger.generation, closed=stuck)
         if kept is not None:
-            return _refuse(books, pod, kept, known, books.answers.nodes)
+            return _refuse(books, pod, kept, known, nodes)
 
     placement = _place_beside(books, pod, nodes, stuck)
     if placement.fitting:
@@ -76,10 +76,10 @@ def filter_nodes(
         )
     books.ledger.drop_claim(uid)
     answer = answer_of(placement.rejections)
-    if books.ledger.holding(uid) is not None:
-        return _refuse(books, pod, answer, known, nodes)
-    books.answers.keep(question, nodes, books.ledger.generation, answer, closed=stuck)
-    return _refuse(books, pod, answer, known, books.answers.nodes)
+    is_its_own = books.ledger.nomination(uid) is not None
+    if not is_its_own and books.ledger.holding(uid) is None:
+        answer = books.answers.keep(question, nodes, books.ledger.generation, answer, closed=stuck)
+    return _refuse(books, pod, answer, known, nodes)
 
 
 def _refuse(
@@ -91,21 +91,38 @@ def _refuse(
 ) -> FilterResult:
     """Note that the pod fits nowhere as things stand; tell it once per set of reasons.
 
-    A pod that was deleted meanwhile is not noted: nothing would ever take it off.
+    A pod that was deleted meanwhile is not noted: nothing would ever take it off. Nor is
+    that a nominated node refuses it when that is asked for alone: all others follow.
     """
+    rejections = answer.rejections
+    if known is not None and _is_first_of_two(pod, known, nodes):
+        books.refused[pod.key.uid] = dataclasses.replace(known, asked_alone=True)
+        return FilterResult(fitting=(), rejections=rejections, again=True)
     if not books.ledger.gone(pod.key.uid):
         books.refused[pod.key.uid] = Refusal(
             request=pod.request,
-            nodes=tuple(nodes),
+            nodes=answer.nodes or books.answers.shared(nodes),
             generation=books.ledger.generation,
             texts=answer.texts,
             groups=answer.groups,
             priority=pod.priority,
         )
-    rejections = answer.rejections
     told = known is not None and known.told and known.texts == answer.texts
     events = () if told or not rejections else reasons.filtering_failed(pod.key, rejections)
     return FilterResult(fitting=(), rejections=rejections, events=events, again=known is not None)
+
+
+def _is_first_of_two(pod: records.PodRecord, known: Refusal, nodes: Sequence[str]) -> bool:
+    """Whether kube-scheduler asks for the pod's nominated node before it asks for all nodes.
+
+    Where it has asked for that node alone just before, there are no others.
+    """
+    return (
+        len(nodes) == 1
+        and nodes[0] == pod.nominated_node
+        and len(known.nodes) > 1
+        and not known.asked_alone
+    )
 
 
 def not_told(books: Books, event: effects.PostEvent) -> None:
@@ -158,7 +175,7 @@ def place(
     wish: request.PodRequest,
     nodes: Sequence[str],
     *,
-    priority: int | None = None,
+    priority: int,
 ) -> fit.Placement:
     """Judge nodes as things stand, other pods' claims counted; nothing is noted.
 
@@ -166,16 +183,20 @@ def place(
         books: what is known.
         wish: of the pod.
         nodes: names.
-        priority: of the pod; None = what the books say.
+        priority: of the pod.
     """
-    view = _view(books, wish.pod, books.priority_of(wish.pod) if priority is None else priority)
+    view = _view(books, wish.pod, priority, only=nodes[0] if len(nodes) == 1 else None)
     allowances = quotas.allowances(books, wish.pod)
     return fit.place(view, nodes, wish, books.defaults, allowances=allowances)
 
 
-def _view(books: Books, pod: request.PodKey, priority: int) -> snapshot.Snapshot:
-    """Return the ledger as a filter of that pod sees it."""
-    return books.ledger.snapshot(with_claims=True, without_claim_of=pod.uid, for_priority=priority)
+def _view(
+    books: Books, pod: request.PodKey, priority: int, *, only: str | None = None
+) -> snapshot.Snapshot:
+    """Return the ledger as a filter of that pod sees it, or what matters on one node only."""
+    return books.ledger.snapshot(
+        with_claims=True, without_claim_of=pod.uid, for_priority=priority, kept_on=only
+    )
 
 
 def _place_beside(
@@ -206,7 +227,7 @@ def _claim(books: Books, pod: records.PodRecord, node: str, now: datetime.dateti
     if lifetime_s <= 0:
         return
     expected = choose.choose(
-        _view(books, pod.key, pod.priority),
+        _view(books, pod.key, pod.priority, only=node),
         node,
         pod.request,
         books.defaults,

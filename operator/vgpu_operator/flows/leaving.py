@@ -5,14 +5,15 @@ pods may go, which budgets are kept, and what else a node needs is the caller's 
 """
 
 import dataclasses
+import datetime
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from vgpu_operator.flows import disruption, quotas
 from vgpu_operator.flows.books import Books
-from vgpu_operator.ledger import snapshot, stakes
-from vgpu_operator.model import allocation, records, request
+from vgpu_operator.ledger import columns, snapshot, stakes
+from vgpu_operator.model import allocation, quota, records, request
 from vgpu_operator.model.budgets import Budget
 from vgpu_operator.scheduling import preempt, trial, victims
 
@@ -48,21 +49,33 @@ class Question:
         nodes: names.
         highest: the highest priority of a pod that may go.
         may_go: which pods may go besides.
+        exempt: which pods may not go for what all pods of their kind have in common, as
+            ``ledger.stakes`` tells kinds apart; ``may_go`` says the same of them.
         budgets: that are not to be broken.
         opens: whether a node takes the pod, its cards aside, without the pods of those UIDs;
             None: every node does.
         prefer: what counts first between nodes.
         even_going: pods that are being deleted already are asked to go like others.
+        going_between: of those that are being deleted, only the ones go by themselves whose
+            grace period ends between these times; None = all do.
+        promised: UIDs of pods that are about to be deleted for somebody else.
+        lingering: UIDs of pods that are being deleted and that nobody counts on.
+        reserved: what others take first of the quota of the pod's namespace, by vendor.
     """
 
     wish: request.PodRequest
     nodes: Sequence[str]
     highest: int = HIGHEST_PRIORITY
     may_go: Callable[[records.PodRecord], bool] = _always
+    exempt: Callable[[records.PodRecord], bool] | None = None
     budgets: Collection[Budget] = ()
     opens: Callable[[str, Collection[str]], bool] | None = None
     prefer: preempt.Prefer = preempt.Prefer.LEAST_IMPORTANT
     even_going: bool = False
+    going_between: tuple[datetime.datetime, datetime.datetime] | None = None
+    promised: Collection[str] = ()
+    lingering: Collection[str] = ()
+    reserved: quota.Used = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,22 +128,28 @@ def cheapest(books: Books, view: snapshot.Snapshot, question: Question) -> Room 
     wish = question.wish
     if wish.impossible or not wish.wants_devices:
         return None
-    rules = books.defaults.rules(wish, quotas.allowances(books, wish.pod))
+    allowances = quotas.allowances(books, wish.pod)
+    left = {
+        vendor: allowance.less(question.reserved.get(vendor, quota.NOTHING))
+        for vendor, allowance in allowances.items()
+    }
+    rules = books.defaults.rules(wish, left)
     asked = trial.Trial(
         view=view,
         held=books.ledger.stakes,
         rules=rules,
         wish=wish,
         is_going_counted=question.even_going,
+        going_between=question.going_between,
+        promised=question.promised,
+        lingering=question.lingering,
     )
     limits = disruption.limits_of(question.budgets)
-    kept = [
-        number
-        for number, record in (asked.held.observed() if question.budgets else ())
-        if limits.keeps(record)
-    ]
+    nobody = asked.held.nobody
+    exempt = asked.held.of_kinds(question.exempt) if question.exempt is not None else nobody
+    kept = _kept(books, limits) if question.budgets else nobody
 
-    def search(kept: Sequence[int]) -> _Search:
+    def search(kept: columns.BoolArray) -> _Search:
         survey = preempt.survey(
             asked,
             question.nodes,
@@ -141,13 +160,24 @@ def cheapest(books: Books, view: snapshot.Snapshot, question: Question) -> Room 
         )
         return _Search(asked=asked, survey=survey, question=question, limits=limits)
 
-    first = search(kept)
+    first = search(exempt | kept)
     if first.survey.fitting:
         return _room(asked, first.survey.fitting)
     found = first.unbroken()
     if found is not None or not question.budgets:
         return found
-    return (search(()) if kept else first).breaking()
+    return (search(exempt) if kept.any() else first).breaking()
+
+
+def _kept(books: Books, limits: disruption.Limits) -> columns.BoolArray:
+    """Return by number whether a pod's eviction breaks a budget whoever else goes."""
+    held = books.ledger.stakes
+    kept = held.of_kinds(limits.keeps_alike)
+    for namespace, name in limits.disrupted():
+        record = books.ledger.record_of(namespace, name)
+        if record is not None:
+            kept[held.numbers((record.key.uid,))] = limits.keeps(record)
+    return kept
 
 
 def _room(asked: trial.Trial, nodes: Iterable[str]) -> Room | None:

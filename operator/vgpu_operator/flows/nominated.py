@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 
 from vgpu_operator.flows import one_node
 from vgpu_operator.flows.books import Books
+from vgpu_operator.flows.preemption import plan
 from vgpu_operator.ledger import nominations
 from vgpu_operator.model import allocation, device, reason, records
 from vgpu_operator.scheduling import choose
@@ -48,7 +49,8 @@ def would_get(books: Books, kept: nominations.Nomination) -> allocation.Allocati
     """Return what the pod gets on its node once everybody has left who is to leave for it.
 
     That is what is kept where it can still be had, else other cards; None where it does not
-    fit. Its namespace's quota is not looked at, for nothing is kept of that.
+    fit. Who is to leave for those that go before it leaves too: what they are to get counts
+    already. Its namespace's quota is not looked at, for nothing is kept of that.
     """
     found = _chosen(books, kept, of_cards=_cards(kept))
     if not isinstance(found, allocation.Allocation):
@@ -77,8 +79,9 @@ def _chosen(
         return card if of_cards is None or (vendor, card.id) in of_cards else None
 
     scratch = one_node.copied(books, node, change=change)
+    promised = plan.promised(books, kept.pod.uid, kept.priority)
     for record in one_node.pods_on(books, node):
-        if _is_to_leave(books, kept, record):
+        if record.key.uid in promised or _is_to_leave(books, kept, record):
             scratch.observe(dataclasses.replace(record, phase=records.FINISHED[0]))
     view = scratch.snapshot(
         with_claims=False, without_claim_of=kept.pod.uid, for_priority=kept.priority

@@ -64,7 +64,7 @@ def judged(
     node: str,
     wish: request.PodRequest,
     *,
-    priority: int | None = None,
+    priority: int | None,
 ) -> allocation.Allocation | reason.NodeRejection:
     """Return what the scheduling code says of a pod on such a ledger, quotas as they are.
 

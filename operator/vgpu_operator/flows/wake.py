@@ -8,11 +8,12 @@ that was raised, or is used less, is no change of a Node at all; nor is a lock
 that was stuck on a pod that has been served now.
 """
 
-from collections.abc import Generator, Set
+from collections.abc import Generator, Sequence, Set
 from typing import Any, TypeAlias
 
 from vgpu_operator.flows import effects, quotas
-from vgpu_operator.flows.books import Books, Refusal
+from vgpu_operator.flows.books import Books, Refusal, alike
+from vgpu_operator.ledger import snapshot
 from vgpu_operator.model import reason
 from vgpu_operator.scheduling import fit
 from vgpu_operator.wire import keys
@@ -71,26 +72,56 @@ def _first_that_fits(
     from its present state is looked at there all the same.
     """
     tried = set()
+    chosen: dict[tuple[int, bool, bool], tuple[str, ...]] = {}
     for refusal in books.refused.values():
         is_earlier = refusal.generation < books.ledger.generation
         if not is_earlier and not opened:
             continue
         wish = refusal.request
         held_back = is_earlier and wish.pod.namespace in namespaces and _by_quota(refusal)
-        hopes = freed if is_earlier else opened
-        candidates = tuple(name for name in refusal.nodes if held_back or name in hopes)
-        asked = books.question(wish, refusal.priority), candidates
-        if not candidates or asked in tried:
+        # Thousands of pods may have been refused on the same list of thousands of nodes.
+        whose = id(refusal.nodes), is_earlier, held_back
+        candidates = chosen.get(whose)
+        if candidates is None:
+            hopes = freed if is_earlier else opened
+            candidates = tuple(name for name in refusal.nodes if held_back or name in hopes)
+            chosen[whose] = candidates
+        if not candidates:
+            continue
+        own = _own_node(books, refusal, candidates)
+        if own is not None:
+            return own
+        asked = alike(wish), books.ledger.kept_from(refusal.priority), candidates
+        if asked in tried:
             continue
         tried.add(asked)
-        view = books.ledger.snapshot(
-            with_claims=True, without_claim_of=wish.pod.uid, for_priority=refusal.priority
-        )
-        allowances = quotas.allowances(books, wish.pod)
-        placement = fit.place(view, candidates, wish, books.defaults, allowances=allowances)
-        if placement.fitting:
-            return placement.fitting[0]
+        # What is kept for the pod itself is counted here: that alters nothing elsewhere.
+        view = books.ledger.snapshot(for_priority=refusal.priority)
+        found = _first_fitting(books, refusal, view, candidates)
+        if found is not None:
+            return found
     return None
+
+
+def _own_node(books: Books, refusal: Refusal, candidates: Sequence[str]) -> str | None:
+    """Return the node where cards are kept for the pod, if it is one of these and the pod fits."""
+    uid = refusal.request.pod.uid
+    own = books.ledger.nomination(uid)
+    if own is None or own.node not in candidates:
+        return None
+    view = books.ledger.snapshot(
+        without_claim_of=uid, for_priority=refusal.priority, kept_on=own.node
+    )
+    return _first_fitting(books, refusal, view, (own.node,))
+
+
+def _first_fitting(
+    books: Books, refusal: Refusal, view: snapshot.Snapshot, candidates: Sequence[str]
+) -> str | None:
+    wish = refusal.request
+    allowances = quotas.allowances(books, wish.pod)
+    fitting = fit.place(view, candidates, wish, books.defaults, allowances=allowances).fitting
+    return fitting[0] if fitting else None
 
 
 def _by_quota(refusal: Refusal) -> bool:

@@ -18,13 +18,13 @@ WRITE_TRIES = 3
 
 LONGEST_PAUSE_S = 5.0
 
+_FOR_NOW = (errors.TooMany, errors.Unauthorized, errors.NamespaceEnding)
+"""Refusals that end by themselves: less load, a renewed token, or the pods that go with their
+namespace."""
+
 DecodePod = Callable[[kube_client.Json], records.PodRecord]
 Wait = Callable[[effects.AwaitChange], Awaitable[Any]]
 Tell = Callable[[effects.Reaction], None]
-
-
-class NotLeading(effects.Denied):
-    """A write was asked for while this process is not the leader: nothing was sent."""
 
 
 class Performer:
@@ -89,19 +89,21 @@ class Performer:
         for attempt in range(1, WRITE_TRIES + 1):
             # Asked each time: a term may end while the server makes us wait.
             if isinstance(effect, effects.Write) and not self._may_write():
-                raise NotLeading("this process is not the leader, so it writes nothing")
+                raise effects.NotLeading("this process is not the leader, so it writes nothing")
             try:
                 return await self._call(effect)
-            except errors.TooMany as fault:
-                if isinstance(effect, effects.EvictPod):
-                    # A budget's refusal: whoever evicts decides whether it is still to be.
+            except errors.ApiError as fault:
+                if isinstance(effect, effects.EvictPod | effects.NominateNode) and isinstance(
+                    fault, _FOR_NOW
+                ):
+                    # A budget's refusal, say: whoever evicts decides whether it is still to be.
                     raise effects.NotYet(str(fault), retry_after_s=fault.retry_after_s) from fault
+                if not isinstance(fault, errors.TooMany):
+                    raise _translated(fault) from fault
                 if attempt == WRITE_TRIES:
                     raise _translated(fault) from fault
                 self._on_retry()
                 await asyncio.sleep(min(fault.retry_after_s or 1.0, LONGEST_PAUSE_S))
-            except errors.ApiError as fault:
-                raise _translated(fault) from fault
         raise AssertionError("unreachable: the loop returns or raises")
 
     async def _call(self, effect: effects.Effect) -> Any:

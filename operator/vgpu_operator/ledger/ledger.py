@@ -118,8 +118,7 @@ class Ledger:
         name registers those cards. Nominations on it end.
         """
         self._took(node, self._nodes.forget(node))
-        for kept in tuple(self._nominations.on(node)):
-            self._nominations.end(kept.pod.uid)
+        self._nominations.forget_node(node)
         self._freed.drop(node)
         self._reckon(node)
 
@@ -171,7 +170,8 @@ class Ledger:
     ) -> None:
         """Reserve cards for a pod whose binding is under way.
 
-        Replaces an earlier assumption of that pod and ends its claim and its nomination.
+        Replaces an earlier assumption of that pod and ends its claim. What is kept for it
+        counts no more, until the assumption is taken back.
 
         Args:
             wish: what the pod asks for.
@@ -196,14 +196,18 @@ class Ledger:
         pod.assumed_notes = {**wish.notes, **(notes or {})}
         self._settle(uid, pod)
         self._claims.drop(uid, instead=pod.assumption)
-        self._nominations.end(uid, instead=pod.assumption)
+        self._nominations.set_aside(uid, instead=pod.assumption)
 
     def unassume(self, uid: str) -> None:
-        """Take an assumption back; nothing happens when there is none."""
+        """Take an assumption back; nothing happens when there is none.
+
+        What was kept for the pod is kept again in the same step: nobody comes in between.
+        """
         pod = self._pods.get(uid)
         if pod is None or pod.assumption is None:
             return
         pod.assumption = None
+        self._nominations.resume(uid)
         self._settle(uid, pod)
         if pod.record is None:
             self._pods.remove(pod)
@@ -381,7 +385,8 @@ class Ledger:
         Pods of its priority or a lower one do not get them, at bind neither; who holds
         them now is charged until it has left. Replaces the pod's earlier nomination. A pod
         that is gone, bound, ended, deleted or assumed needs none. It ends with the pod and
-        its node, when the pod is assumed or bound, and by the two calls below.
+        its node, when the pod is bound, and by the two calls below; while the pod is assumed,
+        it counts for nothing.
 
         Args:
             wish: what the pod asks for.
@@ -405,8 +410,7 @@ class Ledger:
 
     def expire_nominations(self, now: datetime) -> tuple[_Nomination, ...]:
         """End every nomination whose time is over, and return those."""
-        ended = (self._nominations.end(uid) for uid in self._nominations.due(now))
-        return tuple(one for one in ended if one is not None)
+        return self._nominations.expire(now)
 
     def nomination(self, uid: str) -> _Nomination | None:
         """Return what is kept for a pod; None when nothing is."""
@@ -415,6 +419,14 @@ class Ledger:
     def nominations(self, node: str | None = None) -> tuple[_Nomination, ...]:
         """Return everything that is kept, or what is kept on one node, oldest first."""
         return self._nominations.all() if node is None else tuple(self._nominations.on(node))
+
+    def nominations_ahead(self, priority: int, uid: str) -> tuple[_Nomination, ...]:
+        """Return the nominations that a pod has to wait for.
+
+        Those of higher priority, and those of its own that came before its nomination, if it
+        has one.
+        """
+        return self._nominations.ahead_of(priority, uid)
 
     def kept_from(self, priority: int) -> int:
         """Return how many nominations count against a pod of that priority.
@@ -445,6 +457,7 @@ class Ledger:
         with_claims: bool = True,
         without_claim_of: str | None = None,
         for_priority: int | None = None,
+        kept_on: str | None = None,
     ) -> snapshot.Snapshot:
         """Return read-only views, valid until the next change.
 
@@ -453,11 +466,16 @@ class Ledger:
             without_claim_of: leave out the claim and the nomination of that pod.
             for_priority: count as used what is kept from a pod of that priority: the
                 nominations of the same and of higher ones; None counts none.
+            kept_on: count what is kept on that node only, for who looks at no other one: a
+                view with hundreds of nominations takes milliseconds.
         """
         own = self._claims.get(without_claim_of) if with_claims and without_claim_of else None
         kept: Sequence[_Nomination] = ()
         if for_priority is not None:
             kept = self._nominations.against(for_priority, besides=without_claim_of)
+        if kept and kept_on is not None:
+            kept = tuple(one for one in kept if one.node == kept_on)
+            return self._take_snapshot(with_claims=with_claims, own=own, kept=kept)
         whose = tuple(one.pod.uid for one in kept)
         taken_at = self._generation, self._nodes.rows_epoch, with_claims, own, whose
         if self._snapshot is None or self._snapshot_taken_at != taken_at:

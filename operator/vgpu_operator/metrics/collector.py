@@ -80,7 +80,8 @@ def _durations(counted: tallies.Tallies) -> Iterator[core.Metric]:
 def _preemptions(counted: tallies.Tallies) -> Iterator[core.Metric]:
     attempts = core.CounterMetricFamily(
         "vgpu_preemption_attempts",
-        "Attempts to make room for a pod by evicting others, by how they ended.",
+        "Attempts to make room for a pod by evicting others, by how they ended; one that stays"
+        " blocked, or planned in a dry run, counts once.",
         labels=["outcome"],
     )
     for outcome, count in counted.preemptions.items():

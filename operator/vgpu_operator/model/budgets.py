@@ -53,6 +53,7 @@ class Budget:
             None covers none.
         allowed: how many more pods may go now; not below 0.
         disrupted: names of pods whose eviction it has taken into account already.
+        lets_unready_go: pods that are not ready may go whatever it allows.
     """
 
     namespace: str
@@ -60,6 +61,7 @@ class Budget:
     selector: tuple[Requirement, ...] | None = None
     allowed: int = 0
     disrupted: frozenset[str] = frozenset()
+    lets_unready_go: bool = False
 
     def covers(self, namespace: str, labels: Mapping[str, str]) -> bool:
         """Whether the budget speaks of a pod with these labels.

@@ -76,6 +76,8 @@ class PodRecord:
         scheduler: ``spec.schedulerName``.
         admitted: kubelet has seen the pod (``status.startTime`` is set).
         deleting: ``metadata.deletionTimestamp`` is set.
+        leaves_by: ``metadata.deletionTimestamp``: the end of the grace period; None when
+            absent or unreadable.
         init_done: every ordinary init container ended with code 0 (True when
             there is none).
         request: what the pod's own containers ask for.
@@ -104,6 +106,7 @@ class PodRecord:
         never_preempts: ``spec.preemptionPolicy`` is ``Never``.
         labels: ``metadata.labels`` of a pod with devices, our own label of its node left
             out; equal ones are one object.
+        ready: its condition ``Ready`` is ``True``.
         started: ``status.startTime``; None when absent or unreadable.
         nominated_node: ``status.nominatedNodeName``; empty when absent.
         nomination: text of our annotation that goes with it; empty when absent.
@@ -117,6 +120,7 @@ class PodRecord:
     request: request.PodRequest
     admitted: bool = False
     deleting: bool = False
+    leaves_by: datetime.datetime | None = None
     init_done: bool = True
     promised_node: str = ""
     promised: Mapping[str, allocation.PodShares] = field(default_factory=_nothing, hash=False)
@@ -135,6 +139,7 @@ class PodRecord:
     priority: int = 0
     priority_class: str = ""
     never_preempts: bool = False
+    ready: bool = False
     labels: Mapping[str, str] = field(default_factory=_nothing, hash=False)
     started: datetime.datetime | None = None
     nominated_node: str = ""

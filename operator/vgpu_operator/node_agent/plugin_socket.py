@@ -58,6 +58,26 @@ class PluginSocket:
         self.path = folder / f"vgpu-{resource.replace('/', '_')}.sock"
         self.registered = asyncio.Event()
         """Set while the kubelet knows us."""
+        self._ready_file: Path | None = None
+        self._is_shown = False
+
+    def show_in(self, file: Path) -> None:
+        """Have a file be there while the kubelet follows our list of devices: for a probe.
+
+        Raises:
+            SettingsError: it cannot be made.
+        """
+        try:
+            # One that a killed agent has left says nothing of this one.
+            file.unlink(missing_ok=True)
+            file.touch()
+            file.unlink()
+        except OSError as fault:
+            raise errors.SettingsError(
+                f"--ready-file {file} cannot be made ({fault.strerror}): name a file in a folder "
+                "that is there and that the agent may write"
+            ) from fault
+        self._ready_file = file
 
     async def run(self) -> None:
         """Serve until cancelled.
@@ -76,6 +96,7 @@ class PluginSocket:
                     self._log.info("registers again", why=why)
             finally:
                 self.registered.clear()
+                self._show(is_ready=False)
                 await server.stop(grace=None)
                 if _identity(self.path) == ours:
                     with contextlib.suppress(OSError):
@@ -159,9 +180,23 @@ class PluginSocket:
                 return "the kubelet was restarted"
             if _identity(self.path) != ours:
                 return "our socket is gone"
+            self._show(is_ready=self._plugin.followers > 0)
             alone_s = 0.0 if self._plugin.followers else alone_s + LOOK_S
             if alone_s > FOLLOW_S:
                 return "the kubelet does not follow our list of devices"
+
+    def _show(self, *, is_ready: bool) -> None:
+        """Make or remove the file that a probe looks at, where there is to be one."""
+        if self._ready_file is None or is_ready == self._is_shown:
+            return
+        try:
+            if is_ready:
+                self._ready_file.touch()
+            else:
+                self._ready_file.unlink(missing_ok=True)
+        except OSError as fault:
+            self._log.warning("a probe is told nothing new", why=str(fault))
+        self._is_shown = is_ready
 
 
 def _identity(path: Path) -> _Identity:

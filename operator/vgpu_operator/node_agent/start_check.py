@@ -71,7 +71,7 @@ def refusal_of_unlisted(pods: Iterable[effects_agent.PodSeen], ids: frozenset[st
         # Without a note another plugin served what ran before, before this agent came.
         if container.ran if noted is None else noted.get(container.name) == ids:
             served = pod
-        elif not container.ran and container.name not in (noted or {}):
+        elif container.name not in (noted or {}):
             suspect = pod
     listed = ", ".join(sorted(ids))
     if served is None:

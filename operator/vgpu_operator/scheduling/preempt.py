@@ -200,7 +200,7 @@ def survey(
     highest: int,
     prefer: Prefer = Prefer.LEAST_IMPORTANT,
     even_fitting: bool = False,
-    kept: Sequence[int] = (),
+    kept: columns.BoolArray | None = None,
 ) -> Survey:
     """Look at all these nodes at once.
 
@@ -211,12 +211,13 @@ def survey(
         prefer: the order of the prospects.
         even_fitting: nodes whose cards take the pod are prospects too: something else there
             keeps it off.
-        kept: numbers of pods that do not go whatever their priority.
+        kept: by number, the pods that do not go whatever their priority; None = no others.
     """
     held = asked.held
     ground = _ground(asked, names)
     may_go = asked.staying & (held.priority <= highest)
-    may_go[list(kept)] = False
+    if kept is not None:
+        may_go &= ~kept
     going = asked.going
     off = asked.without(going, ground.lanes, ground.lane_of_row)
     has_going = _has(asked, ground, going)

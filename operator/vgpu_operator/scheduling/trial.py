@@ -1,5 +1,6 @@
 """Nodes as they would be without some of their pods: the walk judges, nothing is copied."""
 
+import datetime
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -33,6 +34,10 @@ class Trial:
         rules: of the pod.
         wish: of the pod.
         is_going_counted: pods that are being deleted hold what they hold, like others.
+        going_between: pods that are being deleted go by themselves where their grace period
+            ends between these times; None = all do.
+        promised: UIDs of pods that are about to be deleted: they go like those.
+        lingering: UIDs of pods that are not counted on, though they are being deleted.
         going: by number, the pods that are counted nowhere, because they go by themselves.
         staying: by number, the other pods that are bound.
         returns: by vendor what pods of its namespace leave it, where that is limited.
@@ -44,18 +49,37 @@ class Trial:
     rules: stages.Rules
     wish: request.PodRequest
     is_going_counted: bool = False
+    going_between: tuple[datetime.datetime, datetime.datetime] | None = None
+    promised: Collection[str] = ()
+    lingering: Collection[str] = ()
     going: columns.BoolArray = field(init=False)
     staying: columns.BoolArray = field(init=False)
     returns: dict[str, Returns] = field(default_factory=dict)
     tries: int = 0
 
     def __post_init__(self) -> None:
-        held = self.held
-        self.going = np.zeros_like(held.going) if self.is_going_counted else held.going
-        self.staying = held.stays | held.going if self.is_going_counted else held.stays
+        self.going, self.staying = self._leavers()
         for keyword in self.wish.vendors:
             if self.rules.allowances.get(keyword, quota.UNLIMITED) != quota.UNLIMITED:
                 self.returns[keyword] = self._returns(keyword)
+
+    def _leavers(self) -> tuple[columns.BoolArray, columns.BoolArray]:
+        """Return who goes by itself, and who stays unless somebody sends it away."""
+        held = self.held
+        if self.is_going_counted:
+            return np.zeros_like(held.going), held.stays | held.going
+        going, staying = held.going, held.stays
+        if self.going_between is not None:
+            first, last = map(stakes.microseconds, self.going_between)
+            is_said = held.leaves_by != stakes.NEVER_SAID
+            going = going & ~(is_said & ((held.leaves_by < first) | (held.leaves_by > last)))
+        if self.promised or self.lingering:
+            going, staying = going.copy(), staying.copy()
+            promised = held.numbers(self.promised)
+            going[promised] = held.stays[promised] | going[promised]
+            staying[promised] = False
+            going[held.numbers(self.lingering)] = False
+        return going, staying
 
     def without(
         self, pods: columns.BoolArray, lanes: cards.Lanes, lane_of_row: npt.NDArray[np.intp]

@@ -170,6 +170,7 @@ def pod_record(
         request=wish,
         admitted=admitted,
         deleting=bool(metadata.get("deletionTimestamp")),
+        leaves_by=clock_text.decode_time(shape.text(metadata.get("deletionTimestamp"))),
         init_done=_init_done(wish, status),
         promised_node=promise.node,
         promised=promise.shares,
@@ -188,6 +189,7 @@ def pod_record(
         priority_class=_class_name(shape.text(spec.get("priorityClassName"))),
         never_preempts=spec.get("preemptionPolicy") == "Never",
         labels=_labels(labels) if labels and _has_cards(wish, promise) else _NO_LABELS,
+        ready=_is_ready(status),
         started=clock_text.decode_time(begun) if isinstance(begun, str) else None,
         nominated_node=shape.text(status.get("nominatedNodeName")),
         nomination=shape.text(annotations.get(keys.NOMINATION)),
@@ -305,6 +307,13 @@ def _is_refused(status: Mapping[str, Any]) -> bool:
         condition.get("type") == "PodScheduled"
         and condition.get("status") == "False"
         and condition.get("reason") == "Unschedulable"
+        for condition in shape.mappings(status.get("conditions"))
+    )
+
+
+def _is_ready(status: Mapping[str, Any]) -> bool:
+    return any(
+        condition.get("type") == "Ready" and condition.get("status") == "True"
         for condition in shape.mappings(status.get("conditions"))
     )
 

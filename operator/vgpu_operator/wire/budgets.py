@@ -26,16 +26,29 @@ def decode_budget(raw: Mapping[str, Any]) -> budgets.Budget:
     (1, True, False)
     """
     metadata, status = shape.mapping(raw.get("metadata")), shape.mapping(raw.get("status"))
+    spec = shape.mapping(raw.get("spec"))
     return budgets.Budget(
         namespace=shape.text(metadata.get("namespace")),
         name=shape.text(metadata.get("name")),
-        selector=_selector(shape.mapping(raw.get("spec")).get("selector")),
-        allowed=_allowed(status.get("disruptionsAllowed")),
+        selector=_selector(spec.get("selector")),
+        allowed=_count(status.get("disruptionsAllowed")),
         disrupted=frozenset(shape.mapping(status.get("disruptedPods"))),
+        lets_unready_go=_lets_unready_go(spec, status),
     )
 
 
-def _allowed(value: object) -> int:
+def _lets_unready_go(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    """Whether the Eviction API asks nothing of a pod that is not ready.
+
+    It does not where the policy says so, nor while all pods are healthy that have to be
+    (``pkg/registry/core/pod/storage/eviction.go``).
+    """
+    desired = _count(status.get("desiredHealthy"))
+    is_healthy = _count(status.get("currentHealthy")) >= desired > 0
+    return spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow" or is_healthy
+
+
+def _count(value: object) -> int:
     return min(max(0, value), fields.INT32_MAX) if type(value) is int else 0
 
 

@@ -187,6 +187,18 @@ def test_the_agent_takes_every_argument_and_nothing_fails_by_default(
     )
 
 
+def test_the_agent_is_ready_once_the_kubelet_has_its_devices(helm: Helm) -> None:
+    objects = helm.template(values())
+    box = container(objects)
+    (told,) = (one.partition("=")[2] for one in box["args"] if one.startswith("--ready-file="))
+
+    assert box["readinessProbe"]["exec"]["command"] == ["test", "-f", told]
+    # Its root file system is read-only; a file of the host would outlive the pod.
+    volumes = {one["name"]: one for one in pod(objects)["volumes"]}
+    mounts = {one["mountPath"]: volumes[one["name"]] for one in box["volumeMounts"]}
+    assert "emptyDir" in mounts[str(Path(told).parent)]
+
+
 def test_every_failure_switch_reaches_the_agent(
     helm: Helm, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,16 @@ async def test_a_full_node_is_one_that_an_eviction_might_open() -> None:
     assert answer["NodeNames"] == []
 
 
+async def test_whoever_fits_nowhere_is_handed_on_as_one_that_may_preempt_others() -> None:
+    async with extender() as client:
+        client.shell.put_node()
+        await client.ask("/filter", {"Pod": pod("p1", mem=24576), "NodeNames": ["node-a"]})
+        assert client.shell.refused == []
+        await client.ask("/filter", {"Pod": pod("p2"), "NodeNames": ["node-a"]})
+
+    assert [record.key.name for record in client.shell.refused] == ["p2"]
+
+
 async def test_a_name_that_comes_twice_is_answered_twice() -> None:
     async with extender() as client:
         client.shell.put_node()

@@ -427,6 +427,7 @@ def test_protocol_keys_of_a_copied_manifest_go_and_the_users_stay() -> None:
             "hami.io/vgpu-devices-to-allocate": ";",
             "hami.io/vgpu-devices-allocated": "GPU-a0,NVIDIA,1,1:;",
             "hami.io/vgpu-mig-allocations": "[]",
+            "vgpu-operator.io/nomination": "{}",
             "hami.io/gpu-scheduler-policy": "binpack",
             "nvidia.com/use-gputype": "A10",
             "team/a~b": "kept",

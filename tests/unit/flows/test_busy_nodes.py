@@ -100,7 +100,7 @@ def test_a_pod_whose_binding_was_answered_and_is_not_seen_yet_counts() -> None:
     held = three_nodes()
     record = pending("p8")
     held.ledger.observe(record)
-    granted = bind.reserve(held, record.request, "node-c")
+    granted = bind.reserve(held, record.request, "node-c", priority=0)
     held.bound.add(record.key.uid)
 
     assert isinstance(granted, allocation.Allocation)

@@ -474,7 +474,91 @@ def test_only_the_last_few_answers_are_kept() -> None:
     for number in range(books.MOST_ANSWERS + 5):
         ask(held, pending(f"p{number}", clusters.asks(memory_mib=30_000 + number)))
 
-    assert len(held.answers._by_wish) == books.MOST_ANSWERS
+    assert len(held.answers._by_question) == books.MOST_ANSWERS
+
+
+def test_pods_that_are_offered_other_nodes_do_not_take_each_others_answers_away() -> None:
+    """Two pools of nodes: kube-scheduler offers a pod those that its own checks have passed."""
+    held = two_nodes()
+    too_much = clusters.asks(memory_mib=30_000)
+    in_one, in_both = (
+        ask(held, pending(f"first-{len(nodes)}", too_much), *nodes)
+        for nodes in (("node-a",), ("node-a", "node-b"))
+    )
+
+    assert ask(held, pending("p1", too_much), "node-a").rejections is in_one.rejections
+    assert ask(held, pending("p2", too_much), "node-a", "node-b").rejections is in_both.rejections
+    assert held.refused["uid-of-p2"].nodes is held.refused["uid-of-first-2"].nodes
+
+
+def test_of_many_lists_of_nodes_the_longest_keep_one_object_for_all() -> None:
+    held = open_books()
+    put_node(held, "node-0")
+    names = [f"node-{number}" for number in range(books.MOST_LISTS + 3)]
+    too_much = clusters.asks(memory_mib=30_000)
+    ask(held, pending("p1", too_much), *names)
+    for name in names:
+        ask(held, pending(f"on-{name}", too_much), name)
+
+    held.ledger.observe(bound(pending("p9"), "node-0"))
+    ask(held, pending("p2", too_much), *reversed(names))
+
+    assert held.refused["uid-of-p2"].nodes is held.refused["uid-of-p1"].nodes
+    assert len(held.answers._lists) == books.MOST_LISTS
+
+
+def nominated(held: books.Books) -> records.PodRecord:
+    """Return a refused pod for which node-a is kept and nominated."""
+    pod = pending("boss", WHOLE, priority=10, nominated_node="node-a")
+    for name, card in (("node-a", "GPU-a0"), ("node-b", "GPU-b0")):
+        memory_mib = 24_576 if name == "node-b" else 20_000
+        on_it = bound(pending(f"on-{name}", WHOLE), name, card=card, memory_mib=memory_mib)
+        held.ledger.observe(on_it)
+    ask(held, pod, "node-a", "node-b")
+    kept = clusters.promise("node-a", [clusters.share("GPU-a0", 24_576)])
+    assert held.ledger.nominate(pod.request, 10, kept, later(30))
+    return pod
+
+
+def test_a_nominated_pods_questions_leave_the_answers_of_all_others() -> None:
+    held = two_nodes()
+    boss = nominated(held)
+    first = ask(held, pending("p1", WHOLE), "node-a", "node-b")
+
+    ask(held, boss, "node-a")
+    ask(held, boss, "node-b", "node-a")
+
+    assert len(held.answers._by_question) == 1
+    assert ask(held, pending("p2", WHOLE), "node-a", "node-b").rejections is first.rejections
+    assert held.refused[boss.key.uid].nodes is held.refused["uid-of-p1"].nodes
+
+
+def test_a_nominated_node_that_is_asked_for_alone_is_not_all_that_refused_the_pod() -> None:
+    """kube-scheduler asks for it first, then for all nodes; each try would be told anew."""
+    held = two_nodes()
+    boss = nominated(held)
+    before = held.refused[boss.key.uid]
+    assert set(before.nodes) == {"node-a", "node-b"}
+
+    for _ in range(3):
+        alone = ask(held, boss, "node-a")
+        assert set(alone.rejections) == {"node-a"}
+        assert alone.again
+        noted = held.refused[boss.key.uid]
+        assert (noted.nodes, noted.texts) == (before.nodes, before.texts)
+        assert (alone.events, ask(held, boss, "node-a", "node-b").events) == ((), ())
+
+
+def test_a_nominated_node_that_is_all_there_is_left_is_noted_and_told() -> None:
+    held = two_nodes()
+    boss = nominated(held)
+    limit(held, {MEMORY: 1})
+
+    alone, all_that_is_left = (ask(held, boss, "node-a") for _ in range(2))
+
+    assert held.refused[boss.key.uid].nodes == ("node-a",)
+    assert [len(result.events) for result in (alone, all_that_is_left)] == [0, 1]
+    assert ask(held, boss, "node-a").events == ()
 
 
 def test_a_reason_that_has_changed_is_not_answered_from_memory() -> None:

@@ -77,7 +77,7 @@ def test_a_burst_of_binds_never_passes_the_quota() -> None:
 def test_a_pod_that_is_filtered_again_does_not_count_against_itself() -> None:
     pod = pending("p1")
     held = limited(1000, pod)
-    bind.reserve(held, pod.request, "node-a")
+    bind.reserve(held, pod.request, "node-a", priority=0)
     held.binding.add(pod.key.uid)
 
     assert reasons(held, pod) == {}

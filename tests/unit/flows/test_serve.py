@@ -18,8 +18,10 @@ from support.serve_script import (
     card,
     node,
     pod,
+    prepare,
     tidy,
     unlock,
+    whole_call,
     write,
 )
 from vgpu_operator.flows import effects, effects_agent, serve
@@ -207,6 +209,81 @@ def test_a_write_whose_answer_was_lost_is_not_made_twice():
     assert (result.error, result.container, result.shares[0].device_id) == ("", "c0", "GPU-a")
 
 
+def test_a_failure_whose_answer_was_lost_still_frees_the_lock_and_names_the_cause():
+    result = converse(
+        call(),
+        [
+            (GET_NODE, node()),
+            (GET_POD, pod("garbage;")),
+            (write(phase="failed"), effects.Conflict("our own, sent again")),
+            (GET_FRESH, pod("garbage;", bind_phase="failed", resource_version="6")),
+            (unlock(), node(None)),
+        ],
+    )
+
+    assert "4 fields are wanted, got 'garbage'" in result.error
+    assert result.pod is not None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(pod("garbage;", bind_phase="failed", uid="u2"), id="a new pod of that name"),
+        pytest.param(pod(A, bind_phase="failed"), id="promised something else"),
+    ],
+)
+def test_a_failure_of_something_else_is_not_taken_for_our_own(other):
+    result = converse(
+        call(),
+        [
+            (GET_NODE, node()),
+            (GET_POD, pod("garbage;")),
+            (write(phase="failed"), effects.Conflict("it has moved on")),
+            (GET_FRESH, other),
+            (GET_FRESH, other),
+        ],
+    )
+
+    assert "whose hami.io/bind-phase is failed" in result.error
+    assert result.pod is None
+
+
+# What a container is given is made before its entry is taken.
+
+
+def test_what_the_container_is_given_is_made_ready_before_its_entry_is_taken():
+    result = converse(
+        whole_call(),
+        [
+            (GET_NODE, node()),
+            (GET_POD, pod(A)),
+            (prepare(pod(A)), None),
+            (
+                write(left=";", noted={"c0": ["GPU-a-0"]}, phase="success"),
+                pod(";", bind_phase="success"),
+            ),
+            (unlock(), node(None)),
+        ],
+    )
+
+    assert result.error == ""
+
+
+def test_a_pod_whose_things_cannot_be_made_is_failed():
+    result = converse(
+        whole_call(),
+        [
+            (GET_NODE, node()),
+            (GET_POD, pod(A)),
+            (prepare(pod(A)), effects.Denied("no space left on device")),
+            (write(phase="failed"), pod(A, bind_phase="failed")),
+            (unlock(), node(None)),
+        ],
+    )
+
+    assert result.error == "pod default/p1, container c0: no space left on device"
+
+
 # Whose call it cannot be: nothing is written.
 
 
@@ -299,6 +376,8 @@ def test_a_remembered_pod_is_read_before_its_call_is_refused():
             "card GPU-a is not healthy",
         ),
         (pod("GPU-a[0-1],NVIDIA,1,1:;"), {}, "is cut in MIG instances"),
+        (pod("GPU-a,NVIDIA,24577,1:;"), {}, "card GPU-a has 24576 MiB and 100 % of its cores"),
+        (pod("GPU-a,NVIDIA,1,101:;"), {}, "less than the 1 MiB and 101 % of the entry"),
         (pod(A + B), {}, "more entries left than containers that ask"),
         (pod(A + ";", asks=(0, 1)), {}, "stands at the place of container c0"),
         (pod(A), {"breakdown": "the agent was told to fail"}, "the agent was told to fail"),
@@ -332,6 +411,15 @@ def test_a_wrong_entry_fails_its_pod_and_names_the_cause(seen, kinds, says):
 def test_a_half_served_pod_is_failed_when_the_next_container_cannot_be_told(noted, served):
     """Must hold 2, 5: after a restart the kubelet may begin again with the first container."""
     half = pod(";" + B, asks=(1, 1), noted=noted)
+    _half_served_is_failed(half, served)
+
+
+def test_another_pod_s_note_tells_nothing_of_a_half_served_pod():
+    half = pod(";" + B, asks=(1, 1), noted={"c0": ["GPU-a-0"]}, noted_of="u0")
+    _half_served_is_failed(half, {"u1": ("c0",)})
+
+
+def _half_served_is_failed(half, served):
     result = converse(
         call("GPU-b-0", served=served),
         [
@@ -352,6 +440,7 @@ def test_a_pod_that_has_changed_is_not_failed_for_what_it_was():
             (GET_NODE, node()),
             (GET_POD, pod("GPU-x,NVIDIA,1,1:;")),
             (write(phase="failed"), effects.Conflict("the Pod has moved on")),
+            (GET_FRESH, pod(A, resource_version="6")),
             (GET_FRESH, pod(A, resource_version="6")),
             (
                 write("6", left=";", noted={"c0": ["GPU-a-0"]}, phase="success"),
@@ -392,6 +481,21 @@ def test_a_lock_that_cannot_be_freed_spoils_no_served_container():
     )
 
     assert (result.error, result.container) == ("", "c0")
+    assert result.unsure, "nobody would look after the lock"
+
+
+def test_a_lock_that_cannot_be_freed_after_a_failure_is_looked_after():
+    result = converse(
+        call(),
+        [
+            (GET_NODE, node()),
+            (GET_POD, pod("garbage;")),
+            (write(phase="failed"), pod("garbage;", bind_phase="failed")),
+            (unlock(), effects.Doubtful("no answer")),
+        ],
+    )
+
+    assert result.unsure
 
 
 def test_a_pod_that_is_written_all_the_time_is_given_up():
@@ -414,7 +518,7 @@ def test_a_pod_that_is_written_all_the_time_is_given_up():
     result = converse(call(), [(GET_NODE, node()), (GET_POD, pod(A)), *again, last])
 
     assert "it has moved on" in result.error
-    assert not result.unsure
+    assert result.unsure, "the kubelet fails the pod, and somebody has to free its lock"
 
 
 # Several vendors on one node, one lock.

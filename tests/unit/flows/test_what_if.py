@@ -2,7 +2,7 @@
 
 from support.explained import card, explain, node, pod
 from vgpu_operator.cli import explain_words
-from vgpu_operator.flows import evictions, smaller, what_if
+from vgpu_operator.flows import leaving, smaller, what_if
 
 
 def ways(found: what_if.Explanation, kind: type) -> list:
@@ -183,8 +183,8 @@ def test_the_pods_that_would_have_to_go_are_as_few_as_possible() -> None:
         ),
     )
 
-    (eviction,) = ways(found, evictions.Eviction)
-    assert (eviction.node, [one.name for one in eviction.pods]) == ("n2", ["large"])
+    (eviction,) = ways(found, leaving.Leaving)
+    assert (eviction.node, [one.key.name for one in eviction.pods]) == ("n2", ["large"])
 
 
 def test_nothing_is_proposed_to_a_pod_that_fits() -> None:
@@ -315,7 +315,7 @@ def test_a_reduction_by_more_than_half_comes_after_everything_else() -> None:
         pods=(pod("p1", mem=9000, on="n1", cards="a"),),
     )
 
-    assert [type(one) for one in found.ways] == [evictions.Eviction, smaller.Change]
+    assert [type(one) for one in found.ways] == [leaving.Leaving, smaller.Change]
     assert found.ways[1].given_up == 0.875
 
 
@@ -341,8 +341,8 @@ def test_the_pods_that_hold_the_cpu_too_may_be_the_ones_to_go() -> None:
         pods=(holder,),
     )
 
-    (eviction,) = ways(found, evictions.Eviction)
-    assert [one.name for one in eviction.pods] == ["p1"]
+    (eviction,) = ways(found, leaving.Leaving)
+    assert [one.key.name for one in eviction.pods] == ["p1"]
 
 
 def test_a_pod_whose_end_leaves_the_cpu_short_does_not_help() -> None:
@@ -361,7 +361,7 @@ def test_a_pod_whose_end_leaves_the_cpu_short_does_not_help() -> None:
         pods=(pod("p1", mem=9000, on="n1", cards="a"), other),
     )
 
-    assert ways(found, evictions.Eviction) == []
+    assert ways(found, leaving.Leaving) == []
 
 
 def test_a_pod_of_the_namespace_that_goes_leaves_its_quota_too() -> None:
@@ -378,8 +378,8 @@ def test_a_pod_of_the_namespace_that_goes_leaves_its_quota_too() -> None:
         quotas=(limit,),
     )
 
-    (eviction,) = ways(found, evictions.Eviction)
-    assert [one.name for one in eviction.pods] == ["p1"]
+    (eviction,) = ways(found, leaving.Leaving)
+    assert [one.key.name for one in eviction.pods] == ["p1"]
 
 
 def test_what_cards_are_asked_by_is_not_counted_a_second_time() -> None:

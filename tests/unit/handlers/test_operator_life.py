@@ -125,7 +125,7 @@ async def test_a_leader_that_was_frozen_past_its_lease_writes_nothing_when_it_go
 
     clock.turn(15)
 
-    with pytest.raises(perform.NotLeading):
+    with pytest.raises(effects.NotLeading):
         await operator.performer.perform(patch)
     assert len(kube.sent("PATCH", "/api/v1/nodes/n")) == 1
     operator.stop()

@@ -24,6 +24,8 @@ WRITES = [
     effects.PatchPod(pod=POD, annotations={"a": "1"}),
     effects.BindPod(pod=POD, node="node-a", resource_version="2", annotations={}, labels={}),
     effects.DeletePod(pod=POD),
+    effects.EvictPod(pod=POD),
+    effects.NominateNode(pod=POD, node="node-a", mark="m"),
 ]
 
 
@@ -199,7 +201,6 @@ async def test_a_wait_is_handed_to_the_waiting_room() -> None:
         (errors.Unreachable("reset"), effects.Doubtful),
         (errors.ServerFault("500", status=500), effects.Doubtful),
         (errors.Denied("403", status=403), effects.Denied),
-        (errors.Unauthorized("401", status=401), effects.Denied),
         (errors.Invalid("422", status=422), effects.Denied),
         (errors.Expired("410", status=410), effects.Denied),
         (errors.ApiError("418", status=418), effects.Denied),
@@ -221,6 +222,42 @@ async def test_every_failure_is_an_outcome_that_flows_know(
     assert caught.value.__cause__ is fault
 
 
+FOR_NOW = [
+    errors.TooMany("429", status=429, retry_after_s=2.0),
+    errors.Unauthorized("401", status=401),
+    errors.NamespaceEnding("403", status=403),
+]
+"""Load passes, a token is read anew, and with a namespace its pods go."""
+
+
+@pytest.mark.parametrize("fault", FOR_NOW, ids=lambda fault: type(fault).__name__)
+@pytest.mark.parametrize(
+    "effect",
+    [effect for effect in WRITES if isinstance(effect, effects.EvictPod | effects.NominateNode)],
+    ids=lambda effect: type(effect).__name__,
+)
+async def test_what_preemption_is_refused_for_now_is_left_to_it_to_try_again(
+    effect: effects.Effect, fault: errors.ApiError
+) -> None:
+    shell = Shell()
+    for verb in ("PATCH", "POST"):
+        shell.kube.fail_next(verb, "/api/v1/", fault)
+
+    with pytest.raises(effects.NotYet) as caught:
+        await shell.performer.perform(effect)
+
+    assert caught.value.retry_after_s == fault.retry_after_s
+
+
+async def test_a_bind_that_is_not_authorized_is_refused_for_good() -> None:
+    shell = Shell()
+    shell.kube.fail_next("POST", "/api/v1/", errors.Unauthorized("401", status=401))
+    (bind,) = (effect for effect in WRITES if isinstance(effect, effects.BindPod))
+
+    with pytest.raises(effects.Denied):
+        await shell.performer.perform(bind)
+
+
 @pytest.mark.parametrize("effect", [*WRITES, EVENT], ids=lambda effect: type(effect).__name__)
 async def test_case_165_a_process_that_does_not_lead_sends_nothing(effect: effects.Write) -> None:
     shell = Shell()
@@ -229,7 +266,7 @@ async def test_case_165_a_process_that_does_not_lead_sends_nothing(effect: effec
     await shell.performer.run_all([effect])
 
     assert shell.kube.requests == []
-    assert all(isinstance(fault, perform.NotLeading) for _, fault in shell.failed)
+    assert all(isinstance(fault, effects.NotLeading) for _, fault in shell.failed)
 
 
 async def test_a_follower_may_read() -> None:
@@ -237,6 +274,53 @@ async def test_a_follower_may_read() -> None:
     shell.books.leader = False
 
     assert await shell.performer.perform(effects.ReadPod(namespace="team-a", name="p1"))
+
+
+async def test_an_eviction_names_the_uid_and_leaves_grace_to_the_pod() -> None:
+    shell = Shell()
+    other = request.PodKey(namespace="team-a", name="p1", uid="u2")
+
+    with pytest.raises(effects.Conflict):
+        await shell.performer.perform(effects.EvictPod(pod=other))
+    assert POD_PATH in shell.kube.objects
+    await shell.performer.perform(effects.EvictPod(pod=POD))
+
+    sent = shell.kube.sent("POST")[-1]
+    assert sent.path == f"{POD_PATH}/eviction"
+    assert sent.body == {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "p1", "namespace": "team-a"},
+        "deleteOptions": {"preconditions": {"uid": "u1"}},
+    }
+    assert POD_PATH not in shell.kube.objects
+
+
+async def test_an_eviction_that_a_budget_forbids_is_told_at_once_with_the_servers_time() -> None:
+    shell = Shell()
+    shell.kube.fail_next("POST", "/eviction", too_many(7.0))
+
+    with pytest.raises(effects.NotYet) as caught:
+        await shell.performer.perform(effects.EvictPod(pod=POD))
+
+    assert caught.value.retry_after_s == 7.0
+    assert len(shell.kube.sent("POST", "/eviction")) == 1
+
+
+async def test_node_and_mark_of_a_nomination_come_and_go_in_one_request_each() -> None:
+    shell = Shell()
+
+    await shell.performer.perform(effects.NominateNode(pod=POD, node="node-a", mark="m"))
+    stands = shell.kube.objects[POD_PATH]
+    assert stands["status"]["nominatedNodeName"] == "node-a"
+    assert stands["metadata"]["annotations"] == {"vgpu-operator.io/nomination": "m"}
+    await shell.performer.perform(effects.NominateNode(pod=POD, node=None))
+
+    stands = shell.kube.objects[POD_PATH]
+    assert "nominatedNodeName" not in stands["status"]
+    assert stands["metadata"]["annotations"] == {}
+    assert {sent.path for sent in shell.kube.sent("PATCH")} == {f"{POD_PATH}/status"}
+    assert len(shell.kube.sent("PATCH")) == 2
 
 
 class Pauses:
@@ -292,7 +376,7 @@ async def test_a_term_that_ends_while_the_server_makes_us_wait_ends_the_write(
     pauses.meanwhile = lambda: setattr(shell.books, "leader", False)  # type: ignore[assignment]
     shell.kube.fail_next("PATCH", "nodes", too_many(2))
 
-    with pytest.raises(perform.NotLeading):
+    with pytest.raises(effects.NotLeading):
         await shell.performer.perform(WRITES[0])
 
     assert len(shell.kube.sent("PATCH")) == 1

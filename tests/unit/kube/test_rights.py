@@ -8,17 +8,12 @@ from typing import Final
 import yaml
 
 import vgpu_operator
+from support import requests_sent
 from vgpu_operator.kube import client
 
 SOURCE: Final = Path(vgpu_operator.__file__).parent
 SHELLS: Final = ("app.py", "handlers", "kube", "extender", "webhook", "metrics", "state")
 """What ``vgpu run`` consists of; the commands and the agent log in as somebody else."""
-
-CALLS: Final = (
-    *("request", "get", "create", "patch", "replace", "delete", "pages", "list", "watch"),
-    *("text", "server_time"),
-)
-"""Methods of the client that send something."""
 
 REQUESTS: Final = {
     "app.py _until_reachable get": (),  # /version, which Kubernetes shows to everybody
@@ -34,8 +29,11 @@ REQUESTS: Final = {
     "kube/perform.py _patch_node patch": (("patch", "nodes"),),
     "kube/perform.py _patch_pod patch": (("patch", "pods"),),
     "kube/perform.py _bind create": (("create", "pods/binding"),),
+    "kube/perform.py _evict create": (("create", "pods/eviction"),),
+    "kube/perform.py _nominate patch": (("patch", "pods/status"),),
     "kube/perform.py _read_pod get": (("get", "pods"),),
     "kube/pod_watch.py _events watch": (("watch", "pods"),),
+    "kube/preemptor.py _list_budgets list": (("list", "poddisruptionbudgets"),),
     "state/access.py _answer_to create": (
         ("create", "tokenreviews"),
         ("create", "subjectaccessreviews"),
@@ -58,6 +56,13 @@ KOPF: Final = {
 OPT_IN: Final = {("delete", "pods")}
 """``bind.stuckPod: delete``."""
 
+PREEMPTION: Final = {
+    ("list", "poddisruptionbudgets"),
+    ("create", "pods/eviction"),
+    ("patch", "pods/status"),
+}
+"""``preemption.enabled``."""
+
 CERTIFICATE: Final = {
     (verb, resource)
     for verb in ("get", "patch")
@@ -67,33 +72,6 @@ CERTIFICATE: Final = {
 
 STATE: Final = {("create", "tokenreviews"), ("create", "subjectaccessreviews")}
 """The state page beyond loopback, and ``--state-access token``."""
-
-
-def sending_places() -> set[str]:
-    """Return every place in the shells that calls a method of the client."""
-    found = set()
-    for name in SHELLS:
-        path = SOURCE / name
-        for file in [path] if path.is_file() else sorted(path.glob("*.py")):
-            if file.name == "client.py":
-                continue
-            for function in ast.walk(ast.parse(file.read_text())):
-                if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-                    where = f"{file.relative_to(SOURCE)} {function.name}"
-                    found |= {f"{where} {method}" for method in _calls(function)}
-    return found
-
-
-def _calls(function: ast.AST) -> set[str]:
-    return {
-        node.func.attr
-        for node in ast.walk(function)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in CALLS
-        and isinstance(holder := node.func.value, ast.Attribute)
-        and holder.attr in ("_client", "client", "_kube", "kube")
-    }
 
 
 def rules() -> dict[str, set[tuple[str, str]]]:
@@ -114,7 +92,7 @@ def rules() -> dict[str, set[tuple[str, str]]]:
 
 
 def test_every_place_that_sends_a_request_is_known() -> None:
-    assert sending_places() == set(REQUESTS)
+    assert requests_sent.places(*SHELLS) == set(REQUESTS)
 
 
 def test_every_method_of_the_client_that_sends_is_looked_for() -> None:
@@ -124,14 +102,17 @@ def test_every_method_of_the_client_that_sends_is_looked_for() -> None:
         if not name.startswith("_") and callable(value)
     }
 
-    assert public - {"close", "connect", "credentials", "wait_until_reachable"} == set(CALLS)
+    assert public - {"close", "connect", "credentials", "wait_until_reachable"} == set(
+        requests_sent.CALLS
+    )
 
 
 def test_every_request_has_a_rule_and_every_rule_a_request() -> None:
     asked = {request for requests in REQUESTS.values() for request in requests} | KOPF
 
     assert rules() == {
-        "vgpu-operator": asked - OPT_IN - CERTIFICATE - STATE,
+        "vgpu-operator": asked - OPT_IN - CERTIFICATE - STATE - PREEMPTION,
+        "vgpu-operator-preemption": PREEMPTION,
         "vgpu-operator-stuck-pods": OPT_IN,
         "vgpu-operator-certificate": CERTIFICATE,
         "vgpu-operator-state": STATE,
@@ -168,6 +149,9 @@ def test_no_rule_reaches_secrets_or_everything() -> None:
                 "nodes",
                 "pods",
                 "pods/binding",
+                "pods/eviction",
+                "pods/status",
+                "poddisruptionbudgets",
                 "events",
                 "resourcequotas",
                 "leases",

@@ -72,6 +72,22 @@ def test_a_pod_is_not_kept_off_by_what_is_kept_for_itself(books: ledger.Ledger) 
     assert fitting(books, 11, wish=NEXT) == ("node-a", "node-b")
 
 
+def test_a_view_of_one_node_counts_what_is_kept_there_and_leaves_the_common_view(
+    books: ledger.Ledger,
+) -> None:
+    books.nominate(WHOLE, 10, ON_A0, SOON)
+    books.nominate(NEXT, 10, ON_B0, SOON)
+    common = books.snapshot(for_priority=10)
+
+    found = {}
+    for node in ("node-a", "node-b"):
+        view = books.snapshot(without_claim_of=WHOLE.pod.uid, for_priority=10, kept_on=node)
+        found[node] = fit.place(view, [node], WHOLE, fit.Defaults()).fitting
+
+    assert found == {"node-a": ("node-a",), "node-b": ()}
+    assert books.snapshot(for_priority=10) is common
+
+
 def test_the_choice_at_bind_counts_what_is_kept(books: ledger.Ledger) -> None:
     books.nominate(WHOLE, 10, ON_A0, SOON)
 
@@ -341,3 +357,83 @@ def test_a_snapshot_of_another_priority_is_another_one(books: ledger.Ledger) -> 
     assert books.snapshot(for_priority=10) is books.snapshot(for_priority=10)
     assert books.snapshot(for_priority=10) is not books.snapshot(for_priority=11)
     assert books.snapshot(for_priority=11) is books.snapshot()
+
+
+HALF = clusters.wish(clusters.asks(memory_mib=12288))
+NEXT_HALF = clusters.wish(clusters.asks(memory_mib=12288), uid="u2", name="p2")
+HALF_A0 = clusters.promise("node-a", [clusters.share("GPU-a0", 12288)])
+HALF_B0 = clusters.promise("node-b", [clusters.share("GPU-b0", 12288)])
+
+
+def test_of_equals_the_first_one_does_not_see_the_later_one_on_its_card(
+    books: ledger.Ledger,
+) -> None:
+    """The card is kept for both; one holder has left it, the other one has not."""
+    books.observe(clusters.holder("u9", "node-a", "GPU-a0", 12288, 0))
+    books.nominate(HALF, 10, HALF_A0, SOON)
+    books.nominate(NEXT_HALF, 10, HALF_A0, SOON)
+
+    assert fitting(books, 10, wish=HALF) == ("node-a", "node-b")
+    assert fitting(books, 10, wish=NEXT_HALF) == ("node-b",)
+    third = clusters.wish(clusters.asks(memory_mib=1), uid="u3")
+    assert fitting(books, 10, wish=third) == ("node-b",)
+    assert [one.pod.uid for one in books.nominations_ahead(10, "u2")] == ["u1"]
+    assert books.nominations_ahead(10, "u1") == ()
+
+
+def test_a_later_one_keeps_other_cards_from_the_first_and_a_higher_one_all(
+    books: ledger.Ledger,
+) -> None:
+    books.nominate(WHOLE, 10, ON_A0, SOON)
+    books.nominate(NEXT, 10, ON_B0, SOON)
+    assert fitting(books, 10, wish=WHOLE) == ("node-a",)
+
+    books.nominate(NEXT, 11, ON_A0, SOON)
+
+    assert fitting(books, 10, wish=WHOLE) == ("node-b",)
+
+
+def test_it_keeps_its_turn_when_it_moves_to_another_card(books: ledger.Ledger) -> None:
+    books.nominate(HALF, 10, HALF_B0, SOON)
+    books.nominate(NEXT_HALF, 10, HALF_A0, SOON)
+
+    books.nominate(HALF, 10, HALF_A0, SOON)
+
+    assert [one.pod.uid for one in books.nominations("node-a")] == ["u1", "u2"]
+    assert books.nominations_ahead(10, "u1") == ()
+
+
+def test_a_binding_that_fails_leaves_no_moment_in_which_others_get_the_cards(
+    books: ledger.Ledger,
+) -> None:
+    books.nominate(WHOLE, 10, ON_A0, SOON)
+    books.nominate(NEXT, 10, ON_B0, SOON)
+    books.assume(WHOLE, ON_A0)
+    assert books.nomination("u1") is None
+
+    books.unassume("u1")
+
+    assert books.nomination("u1") is not None
+    assert fitting(books, 10, wish=clusters.wish(clusters.asks(memory_mib=1), uid="u3")) == ()
+    assert [one.pod.uid for one in books.nominations()] == ["u1", "u2"]
+
+
+OVERS: dict[str, Callable[[ledger.Ledger], object]] = {
+    "its time is over": lambda books: books.expire_nominations(SOON),
+    "it was ended": lambda books: books.end_nomination("u1"),
+    "the node is gone": lambda books: books.forget_node("node-a"),
+    "the pod is being deleted": lambda books: books.observe(
+        clusters.pod(WHOLE, phase="Pending", deleting=True)
+    ),
+}
+
+
+@pytest.mark.parametrize("why", OVERS)
+def test_what_ended_during_a_binding_is_not_kept_after_it(books: ledger.Ledger, why: str) -> None:
+    books.nominate(WHOLE, 10, ON_A0, SOON)
+    books.assume(WHOLE, ON_B0)
+
+    OVERS[why](books)
+    books.unassume("u1")
+
+    assert books.nominations() == ()

@@ -8,6 +8,7 @@ import numpy as np
 
 from support import clusters
 from vgpu_operator.ledger import ledger, stakes
+from vgpu_operator.model import records
 
 NOW = datetime.datetime(2026, 1, 15, 10, tzinfo=datetime.UTC)
 EVENTS = ("cards", "forget-node", "pod", "pod", "pod", "pod", "assume", "end", "gone")
@@ -97,3 +98,79 @@ def test_a_pod_whose_binding_is_under_way_neither_stays_nor_goes() -> None:
     assert not books.stakes.stays[number]
     assert not books.stakes.going[number]
     assert books.stakes.started[number] == stakes.NOT_STARTED
+
+
+def test_the_lowest_priority_is_that_of_pods_that_nobody_has_deleted() -> None:
+    books = clusters.build_ledger(
+        clusters.Cluster(nodes={"node-a": clusters.node(clusters.card("a"))})
+    )
+    assert books.stakes.lowest_priority() is None
+    low, high = (
+        dataclasses.replace(clusters.holder(uid, "node-a", "a", 100), priority=priority)
+        for uid, priority in (("u1", 7), ("u2", 9))
+    )
+    books.observe(low)
+    books.observe(high)
+    assert books.stakes.lowest_priority() == 7
+
+    books.observe(dataclasses.replace(low, deleting=True, resource_version="2"))
+    assert books.stakes.lowest_priority() == 9
+    books.forget("u2")
+    assert books.stakes.lowest_priority() is None
+
+    wish = clusters.wish(clusters.asks(memory_mib=7), uid="u3")
+    books.observe(clusters.pod(wish, phase="Pending"))
+    assert books.stakes.lowest_priority() is None
+    books.assume(wish, clusters.promise("node-a", [clusters.share("a", 7)]))
+    assert books.stakes.lowest_priority() == 0
+
+
+def test_a_pod_that_begins_to_leave_is_a_change_though_it_frees_nothing_yet() -> None:
+    books = clusters.build_ledger(
+        clusters.Cluster(nodes={"node-a": clusters.node(clusters.card("a"))})
+    )
+    record = clusters.holder("u1", "node-a", "a", 100)
+    books.observe(record)
+    before = books.stakes.changes, books.generation
+
+    books.observe(dataclasses.replace(record, deleting=True, resource_version="2"))
+
+    assert books.stakes.changes > before[0]
+    assert books.generation == before[1]
+
+
+def test_pods_are_asked_about_once_for_all_of_their_kind() -> None:
+    """A pod that leaves a kind counts in it no more, and the last of a kind takes it along."""
+    books = clusters.build_ledger(
+        clusters.Cluster(nodes={"node-a": clusters.node(clusters.card("a"))})
+    )
+    labels = {"app": "web"}
+    fields = {"labels": labels, "phase": "Running"}
+    pods = [
+        dataclasses.replace(clusters.holder(uid, "node-a", "a", 1), **fields)
+        for uid in ("u1", "u2", "u3")
+    ]
+    for record in pods:
+        books.observe(record)
+
+    def holding(**wanted: object) -> tuple[list[str], int]:
+        asked = []
+
+        def holds(record: records.PodRecord) -> bool:
+            asked.append(record)
+            return all(getattr(record, name) == value for name, value in wanted.items())
+
+        found = books.stakes.of_kinds(holds)
+        return [books.stakes.uid(number) for number in found.nonzero()[0]], len(asked)
+
+    assert holding(priority_class="") == (["u1", "u2", "u3"], 1)
+
+    books.observe(dataclasses.replace(pods[1], priority_class="batch", resource_version="2"))
+    books.observe(dataclasses.replace(pods[2], phase="Pending", resource_version="2"))
+    assert holding(priority_class="batch") == (["u2"], 3)
+    assert holding(phase="Pending") == (["u3"], 3)
+
+    books.forget("u1")
+    books.observe(dataclasses.replace(pods[1], resource_version="3"))
+    books.observe(dataclasses.replace(pods[2], resource_version="3"))
+    assert holding(priority_class="", phase="Running") == (["u2", "u3"], 1)

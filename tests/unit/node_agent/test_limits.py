@@ -121,6 +121,24 @@ def test_an_installed_library_is_mounted_with_a_cache_that_any_user_can_write(tm
             assert Path(mount.host_path).stat().st_mode & 0o777 == 0o777
 
 
+def test_what_a_container_leaves_in_its_folder_no_user_of_the_host_can_reach(tmp_path):
+    (tmp_path / "containers").mkdir(mode=0o755)
+    enforced = enforcement.Enforcement(install(tmp_path))
+
+    enforced.mounts(HOLDER, enforced.installed())
+
+    assert (tmp_path / "containers").stat().st_mode & 0o7777 == 0o700
+
+
+def test_a_lock_that_another_user_left_can_be_removed(tmp_path):
+    """The library does so once it has waited long; a sticky bit would forbid it."""
+    enforced = enforcement.Enforcement(install(tmp_path))
+
+    enforced.mounts(HOLDER, enforced.installed())
+
+    assert (tmp_path / "vgpulock").stat().st_mode & 0o7777 == 0o777
+
+
 def test_the_folder_is_mounted_before_the_library_in_it(tmp_path):
     enforced = enforcement.Enforcement(install(tmp_path))
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -192,3 +193,62 @@ async def test_another_resource_is_counted_where_it_is_named(world: World):
     await world.kubelet.until_listed(healthy=8)
 
     assert world.kubelet.registrations[0].resource_name == "example.com/gpu"
+
+
+def test_rights_and_owner_of_a_socket_make_no_other_of_it(tmp_path: Path):
+    """As a relabelled ``kubelet.sock``: the kubelet behind it is the same, and waits for us."""
+    place = tmp_path / "kubelet.sock"
+    with _listening(place):
+        known = plugin_socket._identity(place)
+        place.chmod(0o600)
+        assert plugin_socket._identity(place) == known
+    place.unlink()
+    with _listening(place):
+        assert plugin_socket._identity(place) != known, "its number may be used again"
+
+
+@contextlib.contextmanager
+def _listening(place: Path) -> Iterator[None]:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(place))
+        yield
+
+
+# The file that a probe looks at.
+
+
+async def test_it_is_there_while_the_kubelet_follows_the_devices(world: World):
+    ready = world.folder / "ready"
+    ready.touch()  # left by an agent that was killed
+    await world.start()
+    world.agent.socket.show_in(ready)
+    assert not ready.exists()
+
+    await until(ready.exists)
+    assert world.kubelet.healthy == 8
+
+    await world.kubelet.stop()
+    await until(lambda: not ready.exists())
+    await world.kubelet.start()
+    await until(ready.exists)
+    await world.stop()
+    assert not ready.exists()
+
+
+async def test_it_is_not_there_while_the_kubelet_refuses_the_registration(world: World):
+    ready = world.folder / "ready"
+    world.kubelet.refuses = "not now"
+    await world.start()
+    world.agent.socket.show_in(ready)
+    await until(world.agent.socket.path.exists)
+
+    assert not ready.exists()
+    world.kubelet.refuses = ""
+    await until(ready.exists)
+
+
+async def test_a_file_that_cannot_be_made_is_refused_in_a_sentence(world: World):
+    await world.start()
+
+    with pytest.raises(errors.SettingsError, match=r"--ready-file .*/none/ready cannot be made"):
+        world.agent.socket.show_in(world.folder / "none" / "ready")

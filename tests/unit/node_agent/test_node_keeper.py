@@ -1,5 +1,6 @@
 """The Node's annotations: written once, kept against everybody else, and the news of its cards."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from support import node_agent_world, waiting
 from support.agent_world import REGISTER
 from support.node_agent_world import NODE, NODE_PATH, World
 from vgpu_operator.kube import errors
-from vgpu_operator.node_agent import node_keeper
+from vgpu_operator.node_agent import node_events, node_keeper
 from vgpu_operator.wire import node_register
 
 HANDSHAKE = "hami.io/node-handshake"
@@ -122,19 +123,71 @@ async def test_a_patch_that_fails_is_made_again(
 
 
 async def test_somebody_who_edits_again_and_again_is_named_and_not_raced(
+    registered: World, capsys: pytest.CaptureFixture[str]
+):
+    said = await fight(registered, capsys)
+    registered.write_node({REGISTER: "and another"})
+    await waiting.settled()
+
+    assert registered.node_notes[REGISTER] == "and another"
+    assert (said + capsys.readouterr().out).count("is another device plugin of this vendor") == 1
+
+
+async def test_in_a_fight_over_the_annotation_a_card_that_falls_ill_is_registered_at_once(
+    registered: World, capsys: pytest.CaptureFixture[str]
+):
+    await fight(registered, capsys)
+
+    registered.cards.write_text("{cards: 2, slots: 4, failures: {unhealthy: [GPU-node-1-1]}}")
+
+    await registered.kube.until(lambda: health(registered) == [True, False])
+
+
+async def test_repairs_go_on_after_the_pause(
     registered: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     right = registered.node_notes[REGISTER]
-    for number in range(node_keeper.MOST_REPAIRS - 1):
-        registered.write_node({REGISTER: f"edit {number}"})
-        await until_register(registered, right)
+    await fight(registered, capsys)
+    since_first_s = asyncio.get_running_loop().time() - registered.agent.keeper._repairs[0]
 
-    registered.write_node({REGISTER: "one too many"})
-    await node_agent_world.until(
-        lambda: "is another device plugin of this vendor running here?" in capsys.readouterr().out
+    monkeypatch.setattr(node_keeper, "REPAIRS_WITHIN_S", since_first_s + 0.2)
+    registered.write_node({REGISTER: ""})  # the pause is counted anew
+
+    await until_register(registered, right)
+
+
+async def test_cards_that_change_often_are_no_fight(
+    registered: World, capsys: pytest.CaptureFixture[str]
+):
+    sick, well = (
+        "{cards: 2, slots: 4, failures: {unhealthy: [GPU-node-1-1]}}",
+        "{cards: 2, slots: 4}",
     )
+    for number in range(node_keeper.MOST_REPAIRS + 1):
+        registered.cards.write_text(well if number % 2 else sick)
+        await registered.kube.until(
+            lambda wanted=[True, bool(number % 2)]: health(registered) == wanted
+        )
 
-    assert registered.node_notes[REGISTER] == "one too many"
+    assert "is another device plugin" not in capsys.readouterr().out
+
+
+async def fight(world: World, capsys: pytest.CaptureFixture[str]) -> str:
+    """Edit the annotation until the agent no longer repairs it; return what it has said."""
+    right = world.node_notes[REGISTER]
+    for _ in range(node_keeper.MOST_REPAIRS):
+        world.write_node({REGISTER: "[]"})
+        await until_register(world, right)
+    world.write_node({REGISTER: "[]"})
+    said = [""]
+
+    def is_named() -> bool:
+        said[0] += capsys.readouterr().out
+        return "is another device plugin of this vendor running here?" in said[0]
+
+    await node_agent_world.until(is_named)
+    assert world.node_notes[REGISTER] == "[]"
+    return said[0]
 
 
 # Handshake.
@@ -217,6 +270,51 @@ async def test_an_event_that_cannot_be_sent_stops_nothing(registered: World):
     registered.cards.write_text("{cards: 2, slots: 4}")
 
     await registered.kube.until(lambda: len(registered.events()) == 1)
+
+
+async def test_a_card_that_flaps_is_told_of_ten_times_and_then_left_to_the_log(
+    registered: World, monkeypatch: pytest.MonkeyPatch
+):
+    async def turn(number: int) -> None:
+        sick = "" if number % 2 else ", failures: {unhealthy: [GPU-node-1-1]}"
+        registered.cards.write_text(f"{{cards: 2, slots: 4{sick}}}")
+        await registered.kube.until(lambda: health(registered) == [True, bool(number % 2)])
+
+    for number in range(10):
+        await turn(number)
+        await registered.kube.until(lambda told=number + 1: len(registered.events()) == told)
+    for number in range(10, 13):
+        await turn(number)
+    await waiting.settled()
+
+    assert len(registered.events()) == 10
+    assert "changes again and again" not in registered.events()[8][1]
+    assert registered.events()[9][1].startswith(
+        "card GPU-node-1-1 (index 1, NVIDIA A10) is healthy again; this card changes again and "
+        "again: the next events about it come in 10 min"
+    )
+    # What is told then is what differs from what was told last: it was well.
+    monkeypatch.setattr(node_events, "WITHIN_S", 0.0)
+    await turn(13)
+    await turn(14)
+    await registered.kube.until(lambda: len(registered.events()) == 11)
+    assert registered.events()[10][0] == "CardUnhealthy"
+
+
+async def test_a_card_that_flaps_silences_no_other(registered: World):
+    ration = node_events.Ration()
+    news = [
+        node_events.News(card=card, type="Warning", reason="CardUnhealthy", message="m")
+        for card in ("GPU-a",) * 11 + ("GPU-b",)
+    ]
+
+    told = [ration.take(each, now_s=float(place)) for place, each in enumerate(news)]
+
+    assert [place for place, each in enumerate(told) if each is None] == [10]
+    # The first of the ten was told at 0 s: ten minutes later there is room for one again.
+    assert ration.take(news[0], now_s=599.9) is None
+    assert ration.take(news[0], now_s=600.0) is not None
+    assert ration.take(news[0], now_s=600.0) is None
 
 
 def health(world: World) -> list[bool]:

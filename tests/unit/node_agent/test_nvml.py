@@ -8,6 +8,7 @@ import pytest
 
 from support.nvml_stand_in import stand_in
 from vgpu_operator.model.device import Device
+from vgpu_operator.model.errors import SettingsError
 from vgpu_operator.node_agent.backend import Holder, Slice
 from vgpu_operator.node_agent.backends.nvml import NvmlBackend
 from vgpu_operator.node_agent.enforcement import Enforcement
@@ -139,6 +140,82 @@ def test_events_that_end_are_asked_for_again(play):
     played.fault("GPU-a", 79)
 
     played.until_health(GPU_a=False)
+
+
+def test_cards_are_used_and_looked_at_where_nvml_tells_of_no_events(play):
+    played = play(A10, T4, "events error=3")
+    played.until_health(GPU_a=True, GPU_b=True)
+
+    played.put(A10, T4.replace("recovery=0", "recovery=1"), "events error=3")
+    played.until_health(GPU_a=True, GPU_b=False)
+    played.put(A10, T4, "events error=3")
+    played.until_health(GPU_a=True, GPU_b=True)
+
+    _, logged = played.end()
+    assert [entry["event"] for entry in logged] == [
+        "NVML tells of no faults: the cards are only looked at",
+        "a card cannot be used",
+        "a card can be used again",
+    ]
+
+
+def test_events_that_begin_later_are_heard(play):
+    played = play(A10.replace(";recovery=0", ""), "events error=3")
+    played.until_health(GPU_a=True)
+
+    played.put(A10.replace(";recovery=0", ""))
+    played.until_logged("NVML tells of faults from now on")
+    played.fault("GPU-a", 79)
+
+    played.until_health(GPU_a=False)
+
+
+def test_waits_that_break_off_again_and_again_are_told_once(play):
+    played = play(A10)
+    played.until_health(GPU_a=True)
+
+    for _ in range(3):
+        played.fault("error", 999)
+    played.fault("GPU-a", 48)
+    played.until_health(GPU_a=False)
+
+    _, logged = played.end()
+    assert [entry["event"] for entry in logged].count("NVML is opened again") == 1
+
+
+def test_a_card_that_cannot_be_understood_leaves_none_healthy_and_is_told_of(play):
+    played = play(A10)
+    played.until_health(GPU_a=True)
+
+    played.put(A10, "card uuid=GPU-c;name=\udcff;memory_mib=1000")
+    played.until_health(GPU_a=False)
+    played.until_logged("UnicodeDecodeError")
+    played.put(A10)
+
+    played.until_health(GPU_a=True)
+
+
+def test_cards_that_could_never_be_understood_are_told_of_instead_of_waited_for(play):
+    played = play("card uuid=GPU-c;name=\udcff;memory_mib=1000")
+
+    assert "the cards cannot be understood (UnicodeDecodeError" in played.next()["error"]
+
+
+def test_an_end_does_not_wait_for_a_driver_that_hangs(play, tmp_path):
+    gate = tmp_path / "gate"
+    gate.touch()
+    played = play(A10, f"gate file={gate}")
+
+    left, logged = played.end()
+
+    assert left == ["nvml"]
+    assert [entry["event"] for entry in logged] == ["NVML does not answer: ended without it"]
+
+
+@pytest.mark.parametrize("factor", [float("inf"), float("nan"), 0.0, -1.0, 1000.1])
+def test_a_factor_that_gives_no_amount_of_memory_is_refused(factor):
+    with pytest.raises(SettingsError, match=r"--memory-scaling .* cannot be used: give a number"):
+        Options(memory_scaling=factor)
 
 
 def test_mig_mode_is_seen_and_served_by_nobody(play):

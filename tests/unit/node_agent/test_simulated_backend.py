@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from support import node_agent_world
 from vgpu_operator.model import errors
 from vgpu_operator.node_agent import backend
 from vgpu_operator.node_agent.backends import simulated
@@ -61,6 +62,11 @@ def test_single_cards_fall_ill(tmp_path: Path):
         ("{cards: 1, vendor: ACME}", "wrong at nodes.0.vendor: 'ACME' is none of NVIDIA"),
         ("cards: [{vendor: NVIDIA}, {vendor: DCU}]", "NVIDIA and DCU: an agent serves one vendor"),
         ("cards: [", "cards.yaml"),
+        (
+            "{cards: 2, failures: {unhealthy: [GPU-typo]}}",
+            "wrong at failures.unhealthy: there is no card 'GPU-typo'; there are GPU-node-1-0, "
+            "GPU-node-1-1",
+        ),
     ],
 )
 def test_a_file_that_is_wrong_is_refused_with_its_place(tmp_path: Path, text: str, says: str):
@@ -91,6 +97,72 @@ async def test_a_bad_new_text_keeps_the_last_good_cards_and_says_so(
 
     assert len(await coming) == 2
     assert said.count("kept the cards") == 1
+
+
+async def test_a_file_whose_vendor_changes_keeps_the_cards_that_are_offered(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    file = tmp_path / "cards.yaml"
+    file.write_text("cards: 1")
+    made = simulated.SimulatedBackend(file, node=NODE, host_dir=tmp_path / "host")
+    await made.cards()
+    changes = made.changes()
+
+    file.write_text("{cards: 1, vendor: DCU}")
+    coming = asyncio.ensure_future(anext(changes))
+    said = [""]
+
+    def is_told() -> bool:
+        said[0] += capsys.readouterr().out
+        return "describes cards of DCU, and this agent serves NVIDIA: start it again" in said[0]
+
+    await node_agent_world.until(is_told)
+    assert not coming.done()
+    file.write_text("cards: 2")
+
+    assert [card.id for card in await coming] == ["GPU-node-1-0", "GPU-node-1-1"]
+
+
+async def test_a_file_that_stays_the_same_is_not_parsed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    parsed, looks = [], []
+    parse, text = simulated._parse, simulated._text
+    monkeypatch.setattr(
+        simulated, "_parse", lambda *told, **more: (parsed.append(told[0]), parse(*told, **more))[1]
+    )
+    monkeypatch.setattr(simulated, "_text", lambda file: (looks.append(file), text(file))[1])
+    file = tmp_path / "cards.yaml"
+    file.write_text("cards: 1")
+    made = simulated.SimulatedBackend(file, node=NODE, host_dir=tmp_path / "host")
+    await made.cards()
+
+    coming = asyncio.ensure_future(anext(made.changes()))
+    await node_agent_world.until(lambda: len(looks) >= 5)
+    file.write_text("cards: 2")
+    await coming
+
+    assert parsed == ["cards: 1", "cards: 1", "cards: 2"]
+
+
+async def test_a_wrong_text_that_is_taken_back_is_told_again_when_it_returns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    file = tmp_path / "cards.yaml"
+    file.write_text("cards: 1")
+    made = simulated.SimulatedBackend(file, node=NODE, host_dir=tmp_path / "host")
+    await made.cards()
+    changes = made.changes()
+    said = ""
+
+    for times, text in ((1, "cards: many"), (2, "cards: many")):
+        file.write_text(text)
+        coming = asyncio.ensure_future(anext(changes))
+        while said.count("kept the cards") < times:
+            await asyncio.sleep(0.01)
+            said += capsys.readouterr().out
+        file.write_text(f"cards: {times + 1}")
+        assert len(await coming) == times + 1
 
 
 async def test_a_container_gets_its_limits_and_a_stand_in_that_shows_them(tmp_path: Path):

@@ -87,6 +87,19 @@ def test_the_list_has_a_line_a_card(run):
     ]
 
 
+def test_a_cards_name_is_shown_as_it_is(run):
+    model = "A;10 \\n \\c $HOME `x` %s"
+    slices = [part("GPU-a", model, 3000), part("GPU-b", "NVIDIA A10", 3000)]
+
+    listed = run(slices, "-L").stdout.splitlines()
+    queried = run(slices, "--query-gpu=name", "--format=csv,noheader").stdout.splitlines()
+    table = run(slices).stdout.splitlines()
+
+    assert listed == [f"GPU 0: {model} (UUID: GPU-a)", "GPU 1: NVIDIA A10 (UUID: GPU-b)"]
+    assert queried == [model, "NVIDIA A10"]
+    assert f"|   0  {model:<32} |" in table[5]
+
+
 def test_the_table_shows_memory_and_share_of_each_card_and_that_it_is_a_stand_in(run):
     lines = run(TWO).stdout.splitlines()
 

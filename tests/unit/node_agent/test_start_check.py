@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from support.serve_script import compact
+from support.serve_script import note
 from vgpu_operator.flows import effects_agent
 from vgpu_operator.node_agent import start_check
 
@@ -13,8 +13,23 @@ PHASE = "hami.io/bind-phase"
 IDS = frozenset({"GPU-a-0"})
 
 
-def pod(name: str = "p1", *, noted: object = None, phase: str = "Pending", **kinds: str) -> object:
-    """Return a pod whose containers are ``init``, ``app`` or, where they ran before, ``again``."""
+def pod(
+    name: str = "p1",
+    *,
+    noted: object = None,
+    noted_of: str | None = None,
+    phase: str = "Pending",
+    **kinds: str,
+) -> object:
+    """Return a pod whose containers are ``init``, ``app`` or, where they ran before, ``again``.
+
+    Args:
+        name: of the pod; its UID is made of it.
+        noted: ids by container, or the note's text.
+        noted_of: the UID of the pod that they were served to; its own by default.
+        phase: of its life.
+        kinds: by container.
+    """
     containers = tuple(
         effects_agent.ContainerSeen(
             name=container, asked=1, passing=kind == "init", ran=kind == "again"
@@ -23,9 +38,16 @@ def pod(name: str = "p1", *, noted: object = None, phase: str = "Pending", **kin
     )
     notes = {}
     if noted is not None:
-        notes = {PHASE: "success", DEVICE_IDS: noted if isinstance(noted, str) else compact(noted)}
+        whose = noted_of or f"uid-{name}"
+        text = noted if isinstance(noted, str) else note(noted, uid=whose)
+        notes = {PHASE: "success", DEVICE_IDS: text}
     return effects_agent.PodSeen(
-        namespace="default", name=name, phase=phase, annotations=notes, containers=containers
+        namespace="default",
+        name=name,
+        uid=f"uid-{name}",
+        phase=phase,
+        annotations=notes,
+        containers=containers,
     )
 
 
@@ -59,6 +81,16 @@ def test_a_container_starts_with_what_was_served_to_it(seen, listed):
     ("seen", "says"),
     [
         pytest.param(pod(), "it was never served", id="by-passed"),
+        pytest.param(
+            pod(noted={"c0": ["GPU-a-0"]}, noted_of="uid-before"),
+            "it was never served",
+            id="a copied manifest, with the very ids that its model was served",
+        ),
+        pytest.param(
+            pod(noted='{"c0":["GPU-a-0"]}'),
+            "a uid and lists of ids by container",
+            id="a note without a UID, which anybody can write beforehand",
+        ),
         pytest.param(pod(noted={"c0": ["GPU-b-0"]}), "names others", id="other ids"),
         pytest.param(
             pod(noted={"c1": ["GPU-a-0"]}, c0="app", c1="app"),
@@ -96,11 +128,19 @@ def test_an_init_container_that_another_plugin_served_starts_again():
     """After the move from HAMi's plugin, when the node was restarted."""
     container = effects_agent.ContainerSeen(name="i0", asked=1, passing=True, ran=True)
     moved = effects_agent.PodSeen(
-        namespace="default", name="p1", annotations={PHASE: "success"}, containers=(container,)
+        namespace="default",
+        name="moved",
+        uid="uid-moved",
+        annotations={PHASE: "success"},
+        containers=(container,),
     )
     new = dataclasses.replace(moved, containers=(dataclasses.replace(container, ran=False),))
 
     assert start_check.refusal_of_unlisted([moved], IDS) == ""
+    bare = dataclasses.replace(moved, annotations={})
+    assert start_check.refusal_of_unlisted([bare], IDS) == "", "NVIDIA's plugin writes no phase"
+    mine = pod(noted={"i0": ["GPU-a-0"]}, i0="init")
+    assert start_check.refusal_of_unlisted([bare, mine], IDS) == "", "it harms no other"
     assert "no pod of this node was served" in start_check.refusal_of_unlisted([new], IDS)
 
 
@@ -115,8 +155,24 @@ def test_an_init_container_that_another_plugin_served_starts_again():
         ),
         pytest.param(
             [pod(noted={"i0": ["GPU-a-0"]}, i0="init"), pod("thief", i0="init")],
-            "pod default/thief may not use",
+            "are pod default/p1's or pod default/thief's cannot be told",
             id="a by-passed pod may have got them too",
+        ),
+        pytest.param(
+            [
+                pod("thief", noted={"i0": ["GPU-b-0"]}, noted_of="uid-before", i0="init"),
+                pod(noted={"i0": ["GPU-a-0"]}, i0="init"),
+            ],
+            "are pod default/p1's or pod default/thief's cannot be told",
+            id="so may a copied manifest",
+        ),
+        pytest.param(
+            [
+                pod(noted={"i0": ["GPU-a-0"]}, i0="init"),
+                pod("thief", noted={"other": ["GPU-a-0"]}, i0="init"),
+            ],
+            "are pod default/p1's or pod default/thief's cannot be told",
+            id="so may one whose note names another of its containers",
         ),
         pytest.param(
             [pod(noted={"i0": ["GPU-a-0"]}, i0="init", phase="Failed")],

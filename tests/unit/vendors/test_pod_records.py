@@ -1,5 +1,6 @@
 """What is kept of a Pod."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -64,6 +65,7 @@ def test_a_placed_pod_keeps_its_promise() -> None:
     assert record.bind_phase is records.BindPhase.ALLOCATING
     assert record.bind_time_s == 1705054796
     assert (record.phase, record.admitted, record.deleting) == ("Pending", True, True)
+    assert record.leaves_by == datetime(2026, 1, 15, 10, 0, tzinfo=UTC)
     assert record.faults == {}
 
 
@@ -203,3 +205,90 @@ def test_the_fence_and_the_opt_out_are_noted() -> None:
 
     assert (found.fenced, found.opted_out) == ("2026-01-15T10:00:00+00:00", True)
     assert not record_of(pod(container(gpu=1))).opted_out
+
+
+def test_what_preemption_decides_on_is_kept() -> None:
+    raw = pod(
+        container(gpu=1),
+        labels={"app": "trainer", "team": "a"},
+        priority=1000000,
+        priorityClassName="batch",
+        preemptionPolicy="Never",
+        status={"startTime": "2026-01-15T10:00:00Z", "nominatedNodeName": "node-a"},
+    )
+
+    found = record_of(raw)
+
+    assert (found.priority, found.priority_class, found.never_preempts) == (1000000, "batch", True)
+    assert found.labels == {"app": "trainer", "team": "a"}
+    assert found.started == datetime(2026, 1, 15, 10, 0, tzinfo=UTC)
+    assert found.nominated_node == "node-a"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"priority": None, "priorityClassName": None, "preemptionPolicy": None},
+        {"priority": "1000", "priorityClassName": 7, "preemptionPolicy": ["Never"]},
+        {"priority": True},
+        {"priority": 2**31},
+        {"priority": -(2**31) - 1},
+        {"priority": 1.5, "preemptionPolicy": "PreemptLowerPriority"},
+    ],
+)
+def test_a_priority_that_is_none_is_zero(spec: dict[str, Any]) -> None:
+    raw = pod(container(gpu=1), **spec, status={"startTime": 5, "nominatedNodeName": 5})
+
+    found = record_of(raw)
+
+    assert (found.priority, found.priority_class, found.never_preempts) == (0, "", False)
+    assert (found.started, found.nominated_node, found.labels) == (None, "", {})
+
+
+@pytest.mark.parametrize("priority", [-(2**31), -1, 0, 2000001000, 2**31 - 1])
+def test_every_priority_of_32_bits_is_kept(priority: int) -> None:
+    assert record_of(pod(container(gpu=1), priority=priority)).priority == priority
+
+
+def test_equal_labels_of_pods_with_devices_are_one_object() -> None:
+    """50,000 pods come from few templates; our own label would make them differ by node."""
+
+    def labels_of(node: str, *resources: str) -> Any:
+        raw = pod(
+            container(**dict.fromkeys(resources, 1)),
+            labels={"app": "trainer", "hami.io/vgpu-node": node, "team": "a"},
+        )
+        return record_of(raw).labels
+
+    assert labels_of("node-a", "gpu") is labels_of("node-b", "gpu")
+    assert labels_of("node-a", "gpu") == {"app": "trainer", "team": "a"}
+    assert labels_of("node-a") == {}
+
+
+def test_labels_that_are_no_texts_cost_only_themselves() -> None:
+    raw = pod(container(gpu=1))
+    raw["metadata"]["labels"] = {"app": "trainer", "list": ["a"], "number": 7}
+
+    assert record_of(raw).labels == {"app": "trainer"}
+
+
+def test_labels_cannot_be_changed_by_whoever_reads_them() -> None:
+    labels = record_of(pod(container(gpu=1), labels={"app": "trainer"})).labels
+
+    with pytest.raises(TypeError):
+        labels["app"] = "other"  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "ready"),
+    [
+        ([{"type": "Ready", "status": "True"}], True),
+        ([{"type": "Initialized", "status": "True"}, {"type": "Ready", "status": "False"}], False),
+        ([{"type": "Ready", "status": "Unknown"}], False),
+        ([], False),
+        (None, False),
+    ],
+)
+def test_a_pod_is_ready_where_its_condition_says_so(conditions: Any, ready: bool) -> None:
+    assert record_of(pod(container(gpu=1), status={"conditions": conditions})).ready is ready

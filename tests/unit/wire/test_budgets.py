@@ -79,3 +79,30 @@ def test_what_no_number_says_is_allowed_is_not(written, allowed):
 
 def test_pods_whose_eviction_was_counted_already_are_known_by_name():
     assert budget({}, disruptedPods={"web-0": "2026-01-15T10:00:00Z"}).disrupted == {"web-0"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "healthy", "desired", "lets_go"),
+    [
+        ("AlwaysAllow", 0, 3, True),
+        ("IfHealthyBudget", 2, 3, False),
+        ("IfHealthyBudget", 3, 3, True),
+        (None, 2, 3, False),
+        (None, 3, 3, True),
+        (None, 4, 3, True),
+        (None, 0, 0, False),
+        (None, None, None, False),
+        ("Other", 2, 3, False),
+    ],
+)
+def test_when_pods_that_are_not_ready_may_go_whatever_is_allowed(policy, healthy, desired, lets_go):
+    """As ``pkg/registry/core/pod/storage/eviction.go`` of Kubernetes 1.36 has it."""
+    found = budgets.decode_budget(
+        {
+            "metadata": {"namespace": "team-a", "name": "web"},
+            "spec": {"selector": {}, "unhealthyPodEvictionPolicy": policy},
+            "status": {"currentHealthy": healthy, "desiredHealthy": desired},
+        }
+    )
+
+    assert found.lets_unready_go is lets_go

@@ -34,7 +34,7 @@ class Outcome(enum.StrEnum):
     BLOCKED = "blocked"
     """A PodDisruptionBudget forbids every plan that would help."""
     OVERTAKEN = "overtaken"
-    """What was held for it has gone to a pod of higher priority, or its quota is used up."""
+    """What was held for it has gone to others, or not everybody leaves who was to leave."""
     TIMED_OUT = "timed out"
     """It was not bound within the time limit."""
     FAILED = "failed"
@@ -50,6 +50,11 @@ class Candidate:
         since: when it was refused first.
         look_at: when to look for a plan; None = after its next refusal.
         not_before: no refusal brings a look before that.
+        blocked: how many looks in a row have found that a budget forbids every plan.
+        claimed: how many looks in a row have found that only claims of others keep it off.
+        fitted: whether they do, with what was known when that was last looked up.
+        lingering: UIDs of pods that an attempt has waited for in vain.
+        planned: who would be evicted for it, in a dry run.
         foreign_since: since when kube-scheduler has nominated a node for it; None = it has not.
     """
 
@@ -58,6 +63,11 @@ class Candidate:
     look_at: datetime.datetime | None
     not_before: datetime.datetime
     foreign_since: datetime.datetime | None = None
+    blocked: int = 0
+    claimed: int = 0
+    fitted: tuple[object, bool] | None = None
+    lingering: frozenset[str] = frozenset()
+    planned: tuple[request.PodKey, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,10 +79,13 @@ class Attempt:
         priority: its priority.
         node: where.
         victims: who leaves; empty where pods are leaving already.
+        awaited: who is leaving already.
         since: when the pod was refused first.
         until: when the cards are held no longer.
         evicted: UIDs of victims whose eviction was accepted.
         written: the nomination stands on the pod: a leader after this one finds it.
+        marked: something may stand on the pod: it was written, or a write was sent whose outcome
+            is not known.
         bound_at: when the pod was seen bound.
         fitted: whether the pod fitted when that was last looked up, with the ledger's
             generation and the nodes of then: its victims are evicted side by side.
@@ -84,8 +97,10 @@ class Attempt:
     victims: tuple[request.PodKey, ...]
     since: datetime.datetime
     until: datetime.datetime
+    awaited: tuple[request.PodKey, ...] = ()
     evicted: set[str] = field(default_factory=set)
     written: bool = False
+    marked: bool = False
     bound_at: datetime.datetime | None = None
     fitted: tuple[int, tuple[str, ...], bool] | None = None
 
@@ -95,17 +110,16 @@ class Preemptions:
     """Candidates and attempts of this term, by the UID of the pod.
 
     Attributes:
-        hopeless: questions that had no plan, and the ledger's generation then.
-        lowest: the lowest priority of all pods that hold cards; None where there are none.
-        lowest_at: when that was last looked up.
+        hopeless: questions that had no plan, with how the ledger stood then, and when.
+        forbidden: questions whose every plan breaks a budget, with how all stood then, and the
+            answer.
         reviewed_at: when all that stand refused were last noted anew.
     """
 
     candidates: dict[str, Candidate] = field(default_factory=dict)
     attempts: dict[str, Attempt] = field(default_factory=dict)
-    hopeless: dict[object, int] = field(default_factory=dict)
-    lowest: int | None = None
-    lowest_at: datetime.datetime | None = None
+    hopeless: dict[object, tuple[object, datetime.datetime]] = field(default_factory=dict)
+    forbidden: dict[object, tuple[object, object]] = field(default_factory=dict)
     reviewed_at: datetime.datetime | None = None
 
     def clear(self) -> None:
@@ -113,3 +127,5 @@ class Preemptions:
         self.candidates.clear()
         self.attempts.clear()
         self.hopeless.clear()
+        self.forbidden.clear()
+        self.reviewed_at = None

@@ -1,20 +1,23 @@
 """Which refused pods may evict others, which pods may be evicted, and who is looked at next."""
 
 import datetime
+import functools
+from collections.abc import Sequence
 from typing import Final
 
-from vgpu_operator.flows import locks
+from vgpu_operator.flows import locks, quotas
 from vgpu_operator.flows.books import Books, Refusal
 from vgpu_operator.flows.preemption.attempts import Candidate
-from vgpu_operator.model import records
+from vgpu_operator.model import records, request
+from vgpu_operator.scheduling import fit
 
 SETTLE: Final = datetime.timedelta(milliseconds=100)
 """How long a refusal stands before a plan is made: kube-scheduler asks for a nominated node
 alone first and for all others after it, and nominates a node by itself after both."""
 
-LOWEST_HOLDS: Final = datetime.timedelta(milliseconds=250)
-"""How long the lowest priority of all pods that hold cards is not looked up again: where no
-pod has a priority, thousands are refused and none of them is worth a look."""
+PATIENCE: Final = datetime.timedelta(seconds=10)
+"""Who is due for longer than that comes before any of higher priority: many of those, looked at
+again and again, would keep it waiting for ever."""
 
 REVIEW: Final = datetime.timedelta(seconds=10)
 """How often those who were refused are looked at without kube-scheduler asking again: it does
@@ -32,7 +35,7 @@ def note_refusal(books: Books, record: records.PodRecord, now: datetime.datetime
     uid = record.key.uid
     if not may_evict(books, record) or uid in books.preemption.attempts:
         return False
-    if not _is_above_somebody(books, record.priority, now):
+    if not _is_above_somebody(books, record.priority):
         return False
     due = now + SETTLE
     known = books.preemption.candidates.get(uid)
@@ -71,12 +74,10 @@ def may_evict(books: Books, record: records.PodRecord) -> bool:
     )
 
 
-def _is_above_somebody(books: Books, priority: int, now: datetime.datetime) -> bool:
-    known = books.preemption
-    if known.lowest_at is None or not known.lowest_at <= now < known.lowest_at + LOWEST_HOLDS:
-        known.lowest, known.lowest_at = books.ledger.stakes.lowest_priority(), now
-    gap = books.settings.preemption.min_priority_gap
-    return known.lowest is not None and known.lowest <= priority - gap
+def _is_above_somebody(books: Books, priority: int) -> bool:
+    """Whether anybody could have to go: where no pod has a priority, nobody is worth a look."""
+    lowest = books.ledger.stakes.lowest_priority()
+    return lowest is not None and lowest <= priority - books.settings.preemption.min_priority_gap
 
 
 def may_go(books: Books, victim: records.PodRecord) -> bool:
@@ -94,13 +95,18 @@ def is_exempt(books: Books, record: records.PodRecord) -> bool:
 
 
 def next_due(books: Books, now: datetime.datetime) -> Candidate | None:
-    """Return who is looked at next: the highest priority, of equal ones the longest refused."""
+    """Return who is looked at next: the highest priority, of equal ones the longest refused.
+
+    Whom a budget has kept waiting comes after the others, else a few such pods that are looked
+    at again and again would take the turns of all below them. Before all comes who has been
+    due for ``PATIENCE``, the longest due first.
+    """
     due = (
         candidate
         for candidate in books.preemption.candidates.values()
         if candidate.look_at is not None and candidate.look_at <= now
     )
-    return min(due, key=_importance, default=None)
+    return min(due, key=functools.partial(_turn, now), default=None)
 
 
 def next_look(books: Books) -> datetime.datetime | None:
@@ -115,6 +121,17 @@ def open_nodes(books: Books, refusal: Refusal, now: datetime.datetime) -> tuple[
     return tuple(node for node in refusal.nodes if node not in closed) if closed else refusal.nodes
 
 
+def fits_without_claims(
+    books: Books, wish: request.PodRequest, priority: int, nodes: Sequence[str]
+) -> bool:
+    """Whether a pod fits on one of the nodes once it is seen that others went elsewhere."""
+    view = books.ledger.snapshot(
+        with_claims=False, without_claim_of=wish.pod.uid, for_priority=priority
+    )
+    allowances = quotas.allowances(books, wish.pod)
+    return bool(fit.place(view, nodes, wish, books.defaults, allowances=allowances).fitting)
+
+
 def tidy(books: Books) -> None:
     """Forget the candidates that fit by now, are bound or gone."""
     known = books.preemption.candidates
@@ -123,6 +140,9 @@ def tidy(books: Books) -> None:
             del known[uid]
 
 
-def _importance(candidate: Candidate) -> tuple[int, datetime.datetime, str]:
-    record = candidate.record
-    return -record.priority, candidate.since, record.key.uid
+def _turn(
+    now: datetime.datetime, candidate: Candidate
+) -> tuple[datetime.datetime, bool, int, datetime.datetime, str]:
+    record, due = candidate.record, candidate.look_at or now
+    impatient = due if now - due >= PATIENCE else now
+    return impatient, candidate.blocked > 0, -record.priority, candidate.since, record.key.uid

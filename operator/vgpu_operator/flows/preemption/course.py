@@ -16,16 +16,16 @@
 Nothing is evicted before the nomination stands on the pod, and nothing after it has ended.
 """
 
+import dataclasses
 import datetime
 import enum
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from vgpu_operator.flows import effects
-from vgpu_operator.flows import filter as flow_filter
 from vgpu_operator.flows.books import Books, Refusal
-from vgpu_operator.flows.preemption import candidates, plan, told
+from vgpu_operator.flows.preemption import candidates, futile, plan, told
 from vgpu_operator.flows.preemption.attempts import RETRY, Attempt, Outcome
 from vgpu_operator.model import request
 from vgpu_operator.wire import nomination
@@ -42,6 +42,9 @@ HOLD_S: Final = 0.25
 
 WRITE_TRIES: Final = 3
 
+LONGEST_UNMARK_PAUSE_S: Final = 60.0
+"""How long is waited at most before it is tried again to take a mark off."""
+
 
 class Standing(enum.Enum):
     """Whether a victim is evicted now."""
@@ -56,11 +59,16 @@ class Standing(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """An attempt that is over, and the effects that follow from it."""
+    """An attempt that is over, and the effects that follow from it.
+
+    Attributes:
+        fault: of our own, where that has ended it.
+    """
 
     attempt: Attempt
     outcome: Outcome
     wanted: tuple[effects.Effect, ...]
+    fault: Exception | None = None
 
 
 def standing(
@@ -84,14 +92,31 @@ def standing(
 
 
 def _fits(books: Books, attempt: Attempt, refusal: Refusal, now: datetime.datetime) -> bool:
-    """Whether the pod of an attempt would be answered otherwise as things stand now."""
-    asked = books.ledger.generation, refusal.nodes
-    if attempt.fitted is not None and attempt.fitted[:2] == asked:
-        return attempt.fitted[2]
+    """Whether the pod fits as things stand, or will once claims of others are over."""
     nodes = candidates.open_nodes(books, refusal, now)
-    fits = bool(flow_filter.place(books, refusal.request, nodes).fitting)
-    attempt.fitted = *asked, fits
+    generation = books.ledger.generation
+    where: Collection[str] = nodes
+    before = attempt.fitted
+    if before is not None and before[1] == nodes:
+        if before[0] == generation:
+            return before[2]
+        if not before[2]:  # then it fits nowhere but where something has come free since
+            where = _freed(books, attempt, before[0], nodes)
+    fits = bool(where) and candidates.fits_without_claims(
+        books, refusal.request, attempt.priority, tuple(where)
+    )
+    attempt.fitted = generation, nodes, fits
     return fits
+
+
+def _freed(
+    books: Books, attempt: Attempt, generation: int, nodes: Collection[str]
+) -> Collection[str]:
+    """Return which of the nodes have more for the pod than in an earlier generation."""
+    if attempt.pod.namespace in books.ledger.quota_freed_since(generation):
+        return nodes
+    freed = books.ledger.freed_since(generation)
+    return [node for node in nodes if node in freed] if freed else ()
 
 
 def _replanned(books: Books, attempt: Attempt, now: datetime.datetime) -> plan.Answer | None:
@@ -116,7 +141,10 @@ def _replanned(books: Books, attempt: Attempt, now: datetime.datetime) -> plan.A
 
 
 def write_nomination(books: Books, attempt: Attempt) -> Generator[effects.Effect, Any, str]:
-    """Write the nomination on the pod; return why that failed for good, empty when it stands."""
+    """Write the nomination on the pod; return why that failed for good, empty when it did not.
+
+    What fails for now is tried again for as long as the attempt is under way.
+    """
     mark = nomination.encode_nomination(
         nomination.Nomination(
             node=attempt.node,
@@ -124,23 +152,63 @@ def write_nomination(books: Books, attempt: Attempt) -> Generator[effects.Effect
             victims=tuple(victim.uid for victim in attempt.victims),
         )
     )
-    why = ""
-    for _ in range(WRITE_TRIES):
-        if books.preemption.attempts.get(attempt.pod.uid) is not attempt:
-            return ""
+    pause_s, conflicts = HOLD_S, 0
+    while books.preemption.attempts.get(attempt.pod.uid) is attempt:
+        before, attempt.marked = attempt.marked, True  # who ends it meanwhile takes the mark off
         try:
             yield effects.NominateNode(pod=attempt.pod, node=attempt.node, mark=mark)
-        except (effects.Conflict, effects.Doubtful) as fault:
-            why = str(fault)
-            yield effects.Pause(seconds=HOLD_S)
         except effects.Missing:
             return ""  # its deletion is on the way to us
+        except effects.Doubtful:
+            pass
+        except effects.NotYet as fault:
+            attempt.marked = before
+            pause_s = max(pause_s, min(fault.retry_after_s or 0.0, LONGEST_PAUSE_S))
         except effects.EffectFailed as fault:
-            return str(fault)
+            attempt.marked = before
+            conflicts += 1
+            if not isinstance(fault, effects.Conflict) or conflicts == WRITE_TRIES:
+                return str(fault)
         else:
             attempt.written = True
+            if attempt.victims and books.preemption.attempts.get(attempt.pod.uid) is attempt:
+                yield told.preempting(attempt)
             return ""
-    return why
+        yield effects.Pause(seconds=pause_s)
+        pause_s = min(2 * pause_s, PAUSE_S)
+    return ""
+
+
+def unmark(books: Books, pod: request.PodKey) -> Generator[effects.Effect, Any, None]:
+    """Take off a pod what a preemption has written on it, however often that has to be tried.
+
+    The end of the term ends it, too: the next leader looks for marks itself.
+    """
+    pause_s = HOLD_S
+    while (
+        books.leader
+        and pod.uid not in books.preemption.attempts
+        and (books.ledger.record(pod.uid) is not None or pod.uid in books.refused)
+    ):
+        try:
+            yield effects.NominateNode(pod=pod, node=None)
+        except effects.Missing:
+            return
+        except effects.EffectFailed:
+            yield effects.Pause(seconds=pause_s)
+            pause_s = min(2 * pause_s, LONGEST_UNMARK_PAUSE_S)
+        else:
+            return
+
+
+def strays(books: Books) -> tuple[request.PodKey, ...]:
+    """Return the pods that stand refused and carry a mark of which nothing comes any more."""
+    found = []
+    for uid in books.refused:
+        record = books.ledger.record(uid)
+        if record is not None and record.nomination and uid not in books.preemption.attempts:
+            found.append(record.key)
+    return tuple(found)
 
 
 def evict(
@@ -154,6 +222,8 @@ def evict(
         record = books.ledger.record(victim.uid)
         if record is None or record.ended or record.deleting:
             return ""
+        if any(victim.uid in one.evicted for one in books.preemption.attempts.values()):
+            return ""  # for another pod too, a moment ago: the watch has not shown it yet
         match standing(books, attempt, victim, now):
             case Standing.STOP:
                 return ""
@@ -170,7 +240,7 @@ def evict(
         except effects.Doubtful:
             now = yield effects.Pause(seconds=PAUSE_S)
         except effects.EffectFailed as fault:
-            return str(fault)
+            return told.eviction_refused(attempt, victim, str(fault))
         else:
             attempt.evicted.add(victim.uid)
             books.tallies.preemption_victims += 1
@@ -179,10 +249,16 @@ def evict(
 
 
 def settle(books: Books, now: datetime.datetime) -> tuple[Ended, ...]:
-    """End every attempt that is over."""
+    """End every attempt that is over, and each that cannot be judged for a fault of our own."""
     ended = []
     for attempt in tuple(books.preemption.attempts.values()):
-        outcome = _outcome(books, attempt, now)
+        try:
+            outcome = _outcome(books, attempt, now)
+        except Exception as fault:
+            # One pod that nobody can judge keeps no other's attempt from its end.
+            failed = end(books, attempt, Outcome.FAILED, now, told.OUR_FAULT)
+            ended.append(dataclasses.replace(failed, fault=fault))
+            continue
         if outcome is not None:
             ended.append(end(books, attempt, outcome, now))
     candidates.tidy(books)
@@ -203,7 +279,12 @@ def _outcome(books: Books, attempt: Attempt, now: datetime.datetime) -> Outcome 
         return None  # it is being bound
     if now >= attempt.until:
         return Outcome.TIMED_OUT
-    if books.ledger.nomination(uid) is not None or record is None:
+    if futile.is_stuck(books, attempt, now):
+        return Outcome.OVERTAKEN
+    kept = books.ledger.nomination(uid)
+    if kept is not None and futile.is_over_quota(books, attempt, kept):
+        return Outcome.OVERTAKEN
+    if kept is not None or record is None:
         return None
     # A bind of its own has failed, or ``nominated`` has found that it makes no sense any more.
     found = _replanned(books, attempt, now)
@@ -225,12 +306,15 @@ def end(
     if candidate is not None:
         candidate.not_before = now + (REFUSED if outcome is Outcome.FAILED else RETRY)
         candidate.look_at = candidate.not_before if uid in books.refused else None
+        if outcome is Outcome.TIMED_OUT:
+            waited_for = (*attempt.victims, *attempt.awaited)
+            candidate.lingering |= {key.uid for key in waited_for}
     books.tallies.preemptions[outcome] += 1
     if outcome is Outcome.BOUND:
         took = (attempt.bound_at or now) - attempt.since
         books.tallies.preempted.note(took.total_seconds())
     wanted: list[effects.Effect] = []
-    if outcome is not Outcome.GONE:
+    if attempt.marked and outcome is not Outcome.GONE:
         wanted.append(effects.NominateNode(pod=attempt.pod, node=None))
     complaint = told.failed(attempt, outcome, why)
     if complaint is not None:

@@ -1,19 +1,19 @@
 """A look at a refused pod: is there a plan, and are its cards held from this very step on."""
 
+import collections
 import dataclasses
 import datetime
 import functools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
-from vgpu_operator.flows import effects, quotas
+from vgpu_operator.flows import effects
 from vgpu_operator.flows.books import Books, Refusal, alike
 from vgpu_operator.flows.preemption import candidates, plan, told
 from vgpu_operator.flows.preemption.attempts import RETRY, Attempt, Candidate, Outcome
 from vgpu_operator.model import budgets as model_budgets
 from vgpu_operator.model import records, request
-from vgpu_operator.scheduling import fit
 
 CLAIMS: Final = datetime.timedelta(milliseconds=250)
 """How long is waited, each time, for pods that another filter expects to be bound."""
@@ -25,8 +25,26 @@ FOREIGN: Final = datetime.timedelta(seconds=30)
 """How long a node that kube-scheduler has nominated is left to it: its own victims have a
 grace period of so long, where nobody says otherwise."""
 
+LONGEST_BLOCKED: Final = datetime.timedelta(seconds=30)
+"""How long at most no look is made for a pod that budgets keep waiting."""
+
+LONGEST_CLAIMS: Final = datetime.timedelta(seconds=4)
+"""How long at most no look is made while others are expected to be bound."""
+
+ANEW: Final = datetime.timedelta(seconds=1)
+"""How long a question that had no plan is not planned for again, whatever has changed: many
+pods ask alike, and in a busy cluster something always has."""
+
+HOPELESS: Final = datetime.timedelta(seconds=30)
+"""How long it is not planned for again at most: what others claim for a moment is no change."""
+
 _MOST_QUESTIONS: Final = 256
-"""Different questions without a plan that are kept."""
+"""Different questions that are kept, of those without a plan and of those that budgets forbid."""
+
+_MOST_DOUBLED: Final = 8
+"""How often a pause doubles at most: by then it is the longest one."""
+
+_Known = TypeVar("_Known")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,25 +85,20 @@ def look(
         budgets: all PodDisruptionBudgets, as listed a moment ago.
         now: the time.
     """
+    if not is_worth_it(books, candidate, now):
+        return NOTHING
     uid = candidate.record.key.uid
-    candidate.look_at = None
-    refusal = books.refused.get(uid)
+    refusal = books.refused[uid]
     record = books.ledger.record(uid) or candidate.record
-    if refusal is None or record.node or record.ended or uid in books.binding:
-        return NOTHING
-    if uid in books.preemption.attempts or not candidates.may_evict(books, record):
-        return NOTHING
-    if _is_left_to_scheduler(candidate, record, now):
-        candidate.look_at = now + RETRY
-        return NOTHING
-    question = alike(refusal.request), record.priority, refusal.nodes
-    if books.preemption.hopeless.get(question) == books.ledger.generation:
-        candidate.not_before = now + RETRY
-        return NOTHING
-    if _fits_without_claims(books, refusal, record.priority, now):
-        candidate.look_at = now + CLAIMS
-        return NOTHING
-    answer = planned(books, record, refusal.nodes, _left(books, budgets), now)
+    question = _question(books, refusal, candidate, now)
+    left = _left(books, budgets)
+    answer: plan.Answer | None = _forbidden(books, question, left)
+    if answer is None:
+        answer = planned(books, record, refusal.nodes, left, now, lingering=candidate.lingering)
+    if not isinstance(answer, plan.Blocked):
+        candidate.blocked = 0
+    if not isinstance(answer, plan.Plan):
+        candidate.planned = ()
     match answer:
         case plan.Waits() if not answer.pods:
             candidate.not_before = now + CLAIMS  # it is woken for that, and asked about again
@@ -93,11 +106,86 @@ def look(
         case plan.Plan() | plan.Waits():
             return _begun(books, candidate, record, answer, now)
         case plan.Blocked():
+            _keep(books.preemption.forbidden, question, ((_standing(books), left), answer))
             return _blocked(books, candidate, record, answer, now)
         case plan.NoPlan():
-            _note_hopeless(books, question)
+            _keep(books.preemption.hopeless, question, (_standing(books), now))
             candidate.not_before = now + RETRY
             return NOTHING
+
+
+def is_worth_it(books: Books, candidate: Candidate, now: datetime.datetime) -> bool:
+    """Return whether a plan is to be made: what is known without the budgets speaks for it.
+
+    Where none is, it is noted when to look again.
+    """
+    uid = candidate.record.key.uid
+    candidate.look_at = None
+    refusal = books.refused.get(uid)
+    record = books.ledger.record(uid) or candidate.record
+    if refusal is None or record.node or record.ended or uid in books.binding:
+        return False
+    if uid in books.preemption.attempts or not candidates.may_evict(books, record):
+        return False
+    if _is_left_to_scheduler(candidate, record, now):
+        candidate.look_at = now + RETRY
+        return False
+    if _is_hopeless(books, _question(books, refusal, candidate, now), candidate, now):
+        return False
+    if _fits_without_claims(books, refusal, candidate, now):
+        candidate.look_at = now + min(CLAIMS * 2**candidate.claimed, LONGEST_CLAIMS)
+        candidate.claimed = min(candidate.claimed + 1, _MOST_DOUBLED)
+        return False
+    candidate.claimed = 0
+    return True
+
+
+def _is_hopeless(
+    books: Books, question: object, candidate: Candidate, now: datetime.datetime
+) -> bool:
+    """Whether there is no plan, as was found a moment ago or as nothing has changed since."""
+    kept = books.preemption.hopeless.get(question)
+    if kept is None:
+        return False
+    standing, at = kept
+    if at <= now < at + HOPELESS and standing == _standing(books):
+        candidate.not_before = now + RETRY
+        return True
+    if at <= now < at + ANEW:
+        candidate.look_at = at + ANEW
+        return True
+    return False
+
+
+def _question(
+    books: Books, refusal: Refusal, candidate: Candidate, now: datetime.datetime
+) -> object:
+    """Return what two pods have in common for which there is no plan alike."""
+    record = books.ledger.record(candidate.record.key.uid) or candidate.record
+    nodes = candidates.open_nodes(books, refusal, now)
+    others = _planned_for_others(books, record)
+    return alike(refusal.request), record.priority, nodes, candidate.lingering, others
+
+
+def _standing(books: Books) -> object:
+    """Return what changes whenever there may be another plan.
+
+    A pod that turns from expected to bound, or begins to leave, frees nothing yet: that is no
+    change for a filter.
+    """
+    return books.ledger.generation, books.ledger.stakes.changes
+
+
+def _forbidden(
+    books: Books, question: object, budgets: tuple[model_budgets.Budget, ...]
+) -> plan.Blocked | None:
+    """Return the answer of before, where budgets forbade every plan and nothing has changed."""
+    kept = books.preemption.forbidden.get(question)
+    if kept is None:
+        return None
+    given, answer = kept
+    is_same = given == (_standing(books), budgets)
+    return answer if is_same and isinstance(answer, plan.Blocked) else None
 
 
 def planned(
@@ -106,6 +194,8 @@ def planned(
     nodes: Sequence[str],
     budgets: Collection[model_budgets.Budget],
     now: datetime.datetime,
+    *,
+    lingering: Collection[str] = (),
 ) -> plan.Answer:
     """Return the plan for a pod on some of the nodes, by the configured rules."""
     return plan.plan(
@@ -114,9 +204,31 @@ def planned(
         priority=record.priority,
         nodes=nodes,
         budgets=budgets,
-        may_go=functools.partial(candidates.may_go, books),
+        may_go=functools.partial(_may_go, books, _planned_for_others(books, record)),
+        exempt=lambda victim: not candidates.may_go(books, victim),
         now=now,
         min_gap=books.settings.preemption.min_priority_gap,
+        lingering=lingering,
+    )
+
+
+def _may_go(books: Books, others: Collection[str], victim: records.PodRecord) -> bool:
+    """Whether a pod may be evicted, its priority aside, and is not planned for somebody else."""
+    return victim.key.uid not in others and candidates.may_go(books, victim)
+
+
+def _planned_for_others(books: Books, record: records.PodRecord) -> frozenset[str]:
+    """Return the UIDs of who would leave for another pod by now, were this no dry run.
+
+    A dry run holds nothing; all who wait would be told of the same pods.
+    """
+    if not books.settings.preemption.dry_run:
+        return frozenset()
+    return frozenset(
+        victim.uid
+        for candidate in books.preemption.candidates.values()
+        if candidate.record.key != record.key and candidate.record.priority >= record.priority
+        for victim in candidate.planned
     )
 
 
@@ -132,44 +244,52 @@ def _is_left_to_scheduler(
 
 
 def _fits_without_claims(
-    books: Books, refusal: Refusal, priority: int, now: datetime.datetime
+    books: Books, refusal: Refusal, candidate: Candidate, now: datetime.datetime
 ) -> bool:
     """Whether only pods keep it off that a filter expects to be bound in a moment.
 
     Perhaps they go elsewhere; nobody is evicted for what a moment may show.
     """
-    nodes, wish = candidates.open_nodes(books, refusal, now), refusal.request
-    view = books.ledger.snapshot(
-        with_claims=False, without_claim_of=wish.pod.uid, for_priority=priority
-    )
-    allowances = quotas.allowances(books, wish.pod)
-    return bool(fit.place(view, nodes, wish, books.defaults, allowances=allowances).fitting)
+    nodes = candidates.open_nodes(books, refusal, now)
+    given = _standing(books), nodes
+    if candidate.fitted is not None and candidate.fitted[0] == given:
+        return candidate.fitted[1]
+    record = books.ledger.record(candidate.record.key.uid) or candidate.record
+    fits = candidates.fits_without_claims(books, refusal.request, record.priority, nodes)
+    candidate.fitted = given, fits
+    return fits
 
 
 def _left(
     books: Books, budgets: Collection[model_budgets.Budget]
 ) -> tuple[model_budgets.Budget, ...]:
     """Return the budgets as they will be once all victims so far have been evicted."""
-    going = [
-        record
+    going = {
+        victim.uid: record
         for attempt in books.preemption.attempts.values()
         for victim in attempt.victims
-        if victim.uid not in attempt.evicted
-        and (record := books.ledger.record(victim.uid)) is not None
+        if (record := books.ledger.record(victim.uid)) is not None
         and not record.deleting
         and record.phase != "Pending"  # the Eviction API asks no budget for it
-    ]
-    if not going:
-        return tuple(budgets)
-    left = []
-    for budget in budgets:
-        taken = sum(
-            budget.covers(record.key.namespace, record.labels)
-            and record.key.name not in budget.disrupted
-            for record in going
-        )
-        left.append(dataclasses.replace(budget, allowed=max(0, budget.allowed - taken)))
-    return tuple(left)
+        # One that has been evicted counts on: the list may be older than that. A newer one
+        # names it among its ``disruptedPods`` until it is seen to be deleted.
+    }
+    by_namespace = collections.defaultdict(list)
+    for record in going.values():
+        by_namespace[record.key.namespace].append(record)
+    return tuple(_less(budget, by_namespace.get(budget.namespace, ())) for budget in budgets)
+
+
+def _less(
+    budget: model_budgets.Budget, going: Collection[records.PodRecord]
+) -> model_budgets.Budget:
+    """Return a budget as it will be once these pods have been evicted."""
+    taken = sum(
+        budget.covers(record.key.namespace, record.labels)
+        and record.key.name not in budget.disrupted
+        for record in going
+    )
+    return dataclasses.replace(budget, allowed=max(0, budget.allowed - taken)) if taken else budget
 
 
 def _begun(
@@ -183,9 +303,11 @@ def _begun(
     victims = tuple(one.key for one in found.victims) if isinstance(found, plan.Plan) else ()
     if books.settings.preemption.dry_run:
         candidate.look_at = now + PLANNED
+        is_new, candidate.planned = victims != candidate.planned, victims
         if not victims:
             return NOTHING
-        books.tallies.preemptions[Outcome.PLANNED] += 1
+        if is_new:
+            books.tallies.preemptions[Outcome.PLANNED] += 1
         told_of = told.planned(record.key, found.node, victims)
         return Look(outcome=Outcome.PLANNED, wanted=(told_of,), node=found.node, victims=victims)
     attempt = Attempt(
@@ -193,6 +315,7 @@ def _begun(
         priority=record.priority,
         node=found.node,
         victims=victims,
+        awaited=found.pods if isinstance(found, plan.Waits) else (),
         since=candidate.since,
         until=now + datetime.timedelta(seconds=books.settings.preemption.time_limit_s),
     )
@@ -200,8 +323,7 @@ def _begun(
     if not kept:
         return NOTHING
     books.preemption.attempts[record.key.uid] = attempt
-    wanted = (told.preempting(attempt),) if victims else ()
-    return Look(attempt=attempt, wanted=wanted, node=found.node, victims=victims)
+    return Look(attempt=attempt, node=found.node, victims=victims)
 
 
 def _blocked(
@@ -211,8 +333,10 @@ def _blocked(
     found: plan.Blocked,
     now: datetime.datetime,
 ) -> Look:
-    candidate.look_at = now + RETRY
-    books.tallies.preemptions[Outcome.BLOCKED] += 1
+    if not candidate.blocked:  # the same wait counts once, however often it is looked at
+        books.tallies.preemptions[Outcome.BLOCKED] += 1
+    candidate.look_at = now + min(RETRY * 2**candidate.blocked, LONGEST_BLOCKED)
+    candidate.blocked = min(candidate.blocked + 1, _MOST_DOUBLED)
     return Look(
         outcome=Outcome.BLOCKED,
         wanted=(told.blocked(record.key, found.node, found.budgets),),
@@ -221,9 +345,9 @@ def _blocked(
     )
 
 
-def _note_hopeless(books: Books, question: object) -> None:
-    """Keep that there is no plan as things stand, for all pods that ask alike."""
-    kept = books.preemption.hopeless
-    kept[question] = books.ledger.generation
+def _keep(kept: dict[object, _Known], question: object, known: _Known) -> None:
+    """Keep what is known of a question, for all pods that ask alike; the oldest go."""
+    kept.pop(question, None)
+    kept[question] = known
     while len(kept) > _MOST_QUESTIONS:
         del kept[next(iter(kept))]

@@ -16,12 +16,16 @@ priorities, the fewest pods, the latest start; on one node the fewest pods come 
 import dataclasses
 import datetime
 from collections.abc import Callable, Collection, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from vgpu_operator.flows import leaving, locks
 from vgpu_operator.flows.books import Books
-from vgpu_operator.model import allocation, records, request
+from vgpu_operator.model import allocation, quota, records, request
 from vgpu_operator.model.budgets import Budget
+
+LATE: Final = datetime.timedelta(seconds=30)
+"""How long after its grace period a pod may still be expected to go: its node kills it then. One
+that stays longer is stuck, by a finalizer or by a process that cannot be killed."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,11 +106,14 @@ def plan(
     may_go: Callable[[records.PodRecord], bool],
     now: datetime.datetime,
     min_gap: int = 1,
+    lingering: Collection[str] = (),
+    exempt: Callable[[records.PodRecord], bool] | None = None,
 ) -> Answer:
     """Return who is to be evicted for a pod.
 
     What other pods claim or are nominated for counts as used, that of lower priority
-    excepted. Nodes whose lock is stuck are left out: no eviction helps there.
+    excepted, and who is to leave for those others counts as on its way. Nodes whose lock is
+    stuck are left out: no eviction helps there.
 
     Args:
         books: what is known; nothing in it changes.
@@ -117,7 +124,10 @@ def plan(
         may_go: which pods may be evicted besides.
         now: the time.
         min_gap: how much lower the priority of an evicted pod is at least.
+        lingering: UIDs of pods that were waited for in vain.
+        exempt: see ``leaving.Question``; None = not known beforehand.
     """
+    limit = datetime.timedelta(seconds=books.settings.preemption.time_limit_s)
     closed = locks.closed_to(books, wish, now)
     view = books.ledger.snapshot(without_claim_of=wish.pod.uid, for_priority=priority)
     found = leaving.cheapest(
@@ -128,7 +138,12 @@ def plan(
             nodes=[node for node in nodes if node not in closed] if closed else nodes,
             highest=priority - max(1, min_gap),
             may_go=may_go,
+            exempt=exempt,
             budgets=budgets,
+            going_between=(now - LATE, now + limit),
+            promised=promised(books, wish.pod.uid, priority),
+            lingering=lingering,
+            reserved=reserved(books, wish.pod, priority),
         ),
     )
     match found:
@@ -153,6 +168,27 @@ def plan(
                 sentence=f"on no node it would fit without the pods of a priority below {priority}"
                 " that may be evicted"
             )
+
+
+def promised(books: Books, uid: str, priority: int) -> frozenset[str]:
+    """Return the UIDs of those who leave for the nominations that a pod has to wait for."""
+    attempts = books.preemption.attempts
+    return frozenset(
+        victim.uid
+        for kept in books.ledger.nominations_ahead(priority, uid)
+        if kept.pod.uid in attempts
+        for victim in attempts[kept.pod.uid].victims
+    )
+
+
+def reserved(books: Books, pod: request.PodKey, priority: int) -> quota.Used:
+    """Return what those that a pod has to wait for will take of the quota of its namespace."""
+    found: dict[str, quota.Amount] = {}
+    for kept in books.ledger.nominations_ahead(priority, pod.uid):
+        if kept.pod.namespace == pod.namespace:
+            for vendor, amount in kept.holding.against_quota.items():
+                found[vendor] = found.get(vendor, quota.NOTHING) + amount
+    return found
 
 
 def _victims(found: leaving.Leaving) -> tuple[Victim, ...]:

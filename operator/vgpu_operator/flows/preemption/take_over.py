@@ -1,42 +1,88 @@
 """A new leader goes on with what the one before has begun, or takes its marks off."""
 
 import datetime
+from collections.abc import Callable
+from typing import Final
 
 from vgpu_operator.flows import effects
 from vgpu_operator.flows.books import Books
-from vgpu_operator.flows.preemption import candidates, look, plan
+from vgpu_operator.flows.preemption import candidates, plan
 from vgpu_operator.flows.preemption.attempts import Attempt
 from vgpu_operator.model import records
 from vgpu_operator.wire import nomination
 
+_LATEST: Final = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 
-def take_over(books: Books, now: datetime.datetime) -> effects.Reaction:
+
+def take_over(
+    books: Books,
+    now: datetime.datetime,
+    *,
+    on_fault: Callable[[records.PodRecord, Exception], None] | None = None,
+) -> effects.Reaction:
     """Go on with the attempts of the leader before this one, or take their marks off.
 
     Cards are held again before anybody is answered. Who has yet to leave is planned anew, on
-    the node that was chosen; the API server has the last word on budgets. Evictions wait until
-    this leader's own filter refuses the pod.
+    the node that was chosen and among those that were chosen: the leader before this one has
+    seen the budgets. Evictions wait until this leader's own filter refuses the pod.
+
+    Args:
+        books: what is known.
+        now: the time.
+        on_fault: told of a pod that cannot be judged; its marks come off. None = it is raised.
     """
     wanted: list[effects.Effect] = []
     if not books.settings.preemption.enabled or books.settings.preemption.dry_run:
         return effects.NOTHING  # nothing may be written, and nothing is held for these marks
-    for record in books.ledger.records():
-        if not record.nomination or record.key.uid in books.preemption.attempts:
-            continue
-        if not _goes_on(books, record, now):
+    marked = [
+        (record, nomination.decode_nomination(record.nomination))
+        for record in books.ledger.records()
+        if record.nomination and record.key.uid not in books.preemption.attempts
+    ]
+    for record, left in sorted(marked, key=_turn):
+        try:
+            goes_on = left is not None and _goes_on(books, record, left, now)
+        except Exception as fault:
+            if on_fault is None:
+                raise
+            on_fault(record, fault)
+            goes_on = False
+        if not goes_on:
             wanted.append(effects.NominateNode(pod=record.key, node=None))
     return effects.Reaction(effects=tuple(wanted))
 
 
-def _goes_on(books: Books, record: records.PodRecord, now: datetime.datetime) -> bool:
-    """Hold the cards again that the pod was promised; return whether there is anything to hold."""
-    left = nomination.decode_nomination(record.nomination)
+def _turn(
+    marked: tuple[records.PodRecord, nomination.Nomination | None],
+) -> tuple[int, datetime.datetime, str]:
+    """Return a key by which those come first that others have to wait for."""
+    record, left = marked
+    until = left.until if left is not None else _LATEST
+    return -record.priority, until, record.key.uid
+
+
+def _goes_on(
+    books: Books,
+    record: records.PodRecord,
+    left: nomination.Nomination,
+    now: datetime.datetime,
+) -> bool:
+    """Hold cards again for a pod that was promised some; return whether there is any to hold."""
     configured = books.settings.preemption
-    if left is None or left.until <= now or record.node or record.ended:
+    if left.until <= now or record.node or record.ended:
         return False
     if not candidates.may_evict(books, record):
         return False
-    answer = look.planned(books, record, (left.node,), (), now)
+    answer = plan.plan(
+        books,
+        record.request,
+        priority=record.priority,
+        nodes=(left.node,),
+        budgets=(),  # the API server's word counts
+        may_go=lambda one: one.key.uid in left.victims and candidates.may_go(books, one),
+        now=now,
+        min_gap=configured.min_priority_gap,
+    )
     if not isinstance(answer, plan.Plan | plan.Waits):
         return False
     limit = now + datetime.timedelta(seconds=configured.time_limit_s)
@@ -47,7 +93,9 @@ def _goes_on(books: Books, record: records.PodRecord, now: datetime.datetime) ->
         victims=tuple(one.key for one in answer.victims) if isinstance(answer, plan.Plan) else (),
         since=now,
         until=min(left.until, limit),
+        awaited=answer.pods if isinstance(answer, plan.Waits) else (),
         written=True,
+        marked=True,
     )
     if not books.ledger.nominate(record.request, record.priority, answer.allocation, attempt.until):
         return False

@@ -11,6 +11,9 @@ from vgpu_operator.flows import effects, reasons
 from vgpu_operator.flows.preemption.attempts import Attempt, Outcome
 from vgpu_operator.model import budgets, request
 
+OUR_FAULT: Final = "the operator could not judge how it stands (see its log)"
+"""What is told where a fault of our own has ended an attempt."""
+
 MOST_NAMES: Final = 5
 """Pods that are named in one sentence; of more the number is said."""
 
@@ -69,7 +72,8 @@ def failed(attempt: Attempt, outcome: Outcome, why: str = "") -> effects.PostEve
         case Outcome.OVERTAKEN:
             told = (
                 f"it would no longer fit on {attempt.node} once the pods are gone that were"
-                " chosen: a pod of higher priority was given the cards, or the quota is used up"
+                " chosen: other pods were given the cards, one of those that were to leave has"
+                " not left or is no longer to leave, or the quota is used up"
             )
         case Outcome.TIMED_OUT:
             told = (
@@ -81,6 +85,16 @@ def failed(attempt: Attempt, outcome: Outcome, why: str = "") -> effects.PostEve
         case _:
             return None
     return reasons.on_pod(attempt.pod, "PreemptionFailed", told)
+
+
+def eviction_refused(attempt: Attempt, victim: request.PodKey, why: str) -> str:
+    """Return why an eviction was refused, for the people of the pod that it was to make room for.
+
+    What the API server says names the pod that stays, and perhaps the rules of its namespace.
+    """
+    if victim.namespace == attempt.pod.namespace:
+        return why
+    return "the API server refused to evict a pod of another namespace (see the operator's log)"
 
 
 def pods(keys: Sequence[request.PodKey], namespace: str) -> str:

@@ -1,28 +1,31 @@
-"""Which pods would have to go. Right sets by hand."""
+"""Which pods would have to go so that one of any priority fits. Right sets by hand."""
 
 import pytest
 
 from support.explained import card, node, pod
 from support.operator_books import NOW
 from vgpu_operator.cli import cluster_books
-from vgpu_operator.flows import evictions
+from vgpu_operator.flows import leaving
 from vgpu_operator.model import settings
+from vgpu_operator.scheduling import preempt
+
+MANY = 40
 
 
 def fewest(asked, *nodes, pods=(), may_go=lambda _: True):
     found = cluster_books.Objects(nodes=nodes, pods=pods)
     books = cluster_books.opened(found, settings.build({}), NOW)
-    return evictions.fewest(
-        books,
-        cluster_books.pod_record(books, asked).request,
-        [one["metadata"]["name"] for one in nodes],
-        priorities=found.priorities(),
+    question = leaving.Question(
+        wish=cluster_books.pod_record(books, asked).request,
+        nodes=[one["metadata"]["name"] for one in nodes],
         may_go=may_go,
+        prefer=preempt.Prefer.FEWEST,
     )
+    return leaving.cheapest(books, books.ledger.snapshot(), question)
 
 
 def names(eviction):
-    return sorted(one.name for one in eviction.pods)
+    return sorted(one.key.name for one in eviction.pods)
 
 
 def test_the_unimportant_pod_goes_before_the_important_one():
@@ -145,7 +148,7 @@ def test_a_free_card_that_cannot_serve_does_not_hide_the_node_that_needs_the_few
 ):
     """More nodes than are tried have a free card of no use; the last has one pod to end."""
     nodes, pods = [], []
-    for number in range(evictions.MOST_NODES + 1):
+    for number in range(MANY):
         name = f"n{number:02}"
         nodes.append(node(name, useless, card(f"full-{number}"), annotations=annotations))
         pods += [
@@ -159,17 +162,20 @@ def test_a_free_card_that_cannot_serve_does_not_hide_the_node_that_needs_the_few
     assert names(eviction) == ["only"]
 
 
-@pytest.mark.parametrize(("more", "exact"), [(0, True), (1, False)])
-def test_fewer_might_do_on_nodes_that_were_not_tried(more, exact):
-    numbers = range(evictions.MOST_NODES + more)
-    nodes = [node(f"n{number}", card(f"c{number}")) for number in numbers]
+def test_the_number_is_the_smallest_on_all_nodes_however_many_there_are():
+    """Two pods fill each card; on the last node, by name and in the list, one does."""
+    nodes = [node(f"n{number:02}", card(f"c{number}")) for number in range(MANY)]
     pods = [
-        pod(f"p{number}-{part}", mem=5000, on=f"n{number}", cards=f"c{number}")
-        for number in numbers
+        pod(f"p{number}-{part}", mem=5000, on=f"n{number:02}", cards=f"c{number}")
+        for number in range(MANY)
         for part in range(2)
     ]
+    nodes.append(node("z", card("z")))
+    pods.append(pod("only", mem=9000, on="z", cards="z"))
 
-    assert fewest(pod("new", mem=9000), *nodes, pods=tuple(pods)).exact is exact
+    eviction = fewest(pod("new", mem=9000), *nodes, pods=tuple(pods))
+
+    assert (names(eviction), eviction.exact) == (["only"], True)
 
 
 def test_a_card_that_is_wanted_alone_costs_everybody_on_it():
