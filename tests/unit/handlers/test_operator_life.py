@@ -13,7 +13,7 @@ from support.waiting import settled
 from vgpu_operator import app
 from vgpu_operator.flows import effects, reasons
 from vgpu_operator.flows import filter as flow_filter
-from vgpu_operator.kube import errors, events, listen, paths, perform
+from vgpu_operator.kube import errors, events, listen, paths
 from vgpu_operator.model import request, settings
 
 LOCAL = listen.Address(host="127.0.0.1", port=0)
