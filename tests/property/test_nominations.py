@@ -162,6 +162,8 @@ class World:
         if pod is not None and not pod.is_bound:
             self.books.ledger.unassume(pod.record.key.uid)
             pod.node, pod.card = "", None
+            # What was kept for it is kept again, maybe beside what was kept meanwhile.
+            self.tick()
 
     def cards_are_kept(self) -> None:
         """Plan as simply as can be: take pods of lower priority off one card until it fits."""
@@ -208,6 +210,8 @@ class World:
         pod = self.pods.pop(uid, None)
         if pod is not None:
             pod_events.pod_gone(self.books, pod.record.key)
+            # Others may have counted on whoever was to leave for it.
+            self.tick()
 
     def time_passes(self) -> None:
         self.seconds += self.die.choice((0.5, 2.0))
