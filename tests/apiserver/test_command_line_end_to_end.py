@@ -243,4 +243,6 @@ async def test_no_operator_is_needed_and_nothing_was_written(here: Here) -> None
         "services",
         "nodes",
         "deployments",
+        "poddisruptionbudgets",
+        "priorityclasses",
     }

@@ -36,6 +36,7 @@ from vgpu_operator.wire import (
     nomination,
     object_names,
     pod_devices,
+    priority_classes,
     quantity,
     register_json,
     resource_version,
@@ -188,6 +189,15 @@ def _budget(raw: dict[str, Any]) -> Any:
     assert budget.allowed >= 0
     pods = ({}, {"app": "web"}, {"app": "web", "tier": ""})
     return budget, [budget.covers(budget.namespace, labels) for labels in pods]
+
+
+def _priority_class(raw: dict[str, Any]) -> Any:
+    """Read a PriorityClass and give it to a pod that names it: its number fits the field."""
+    found = priority_classes.decode_class(raw)
+    pod = priority_classes.resolved({"spec": {"priorityClassName": found.name}}, [found])
+    assert pod is not None
+    assert abs(pod["spec"]["priority"]) <= fields.INT32_MAX
+    return found
 
 
 def _nomination(text: str) -> Any:
@@ -391,6 +401,7 @@ ALL: tuple[Target, ...] = (
         is_json=True,
     ),
     Target(name="disruption-budget", read=_of_mapping(_budget), is_json=True),
+    Target(name="priority-class", read=_of_mapping(_priority_class), is_json=True),
     Target(name="cluster-object", read=_of_mapping(_anything_of_a_cluster), is_json=True),
     Target(name="audit-line", read=audit_log.decode_line, refuses=DECODE, is_json=True),
     Target(

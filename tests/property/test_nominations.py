@@ -76,10 +76,15 @@ class World:
         return total
 
     def kept(self, node: str, card: str, *, priority: int = -1, besides: str = "") -> Amounts:
-        total = Amounts()
-        for one in self.books.ledger.nominations():
-            is_other = one.pod.uid != besides and one.node == node and one.priority >= priority
-            if is_other and card in one.holding.charges[NVIDIA]:
+        """Return what is kept from a pod: of equals, on its own card, only for who came before."""
+        total, is_own_card = Amounts(), False
+        for one in self.books.ledger.nominations():  # oldest first
+            here = one.node == node and card in one.holding.charges[NVIDIA]
+            if one.pod.uid == besides:
+                is_own_card = here
+            elif here and (
+                one.priority > priority or (one.priority == priority and not is_own_card)
+            ):
                 total += self.pods[one.pod.uid].asks
         return total
 

@@ -24,8 +24,10 @@ def review(books: Books, nodes: Iterable[str]) -> tuple[nominations.Nomination, 
     """
     void = []
     for node in nodes:
-        # The one that came last goes first: it came although the others were there.
-        for kept in reversed(books.ledger.nominations(node)):
+        # The highest goes first, as the lower ones have to do with what it leaves; of equals
+        # the one that came last: it came although the others were there.
+        latest_first = reversed(books.ledger.nominations(node))
+        for kept in sorted(latest_first, key=lambda one: -one.priority):
             found = would_get(books, kept)
             if found is None:
                 books.ledger.end_nomination(kept.pod.uid)
