@@ -130,6 +130,7 @@ class World:
         self._done: list[str] = []
         self._over = asyncio.Event()
         self._watching = False
+        self._shift_s = 0.0
         self._cards_had: dict[tuple[str, int], dict[oracle.Card, float]] = {}
         self.api.on_commit.append(self._committed)
         self.api.on_eviction.append(self._evicted)
@@ -275,6 +276,9 @@ class World:
     def _look_inside(self) -> None:
         """4: see whether devices have left any operator's ledger without cause."""
         now = self.loop.time()
+        # Clocks are put right when all trouble ends: what was done before was done by wrong ones.
+        shifts = (abs(each.offset_s) for each in self.clocks.values())
+        self._shift_s = shift = max(self._shift_s, *shifts)
         for replica in self.replicas.values():
             operator = replica.operator
             if operator is None or not operator.books.synced:
@@ -286,7 +290,6 @@ class World:
             for card in [card for card in had if card not in has]:
                 since = had.pop(card) - MEMORY_S
                 changes = [change for at, change in self.commits if at >= since]
-                shift = max(abs(each.offset_s) for each in self.clocks.values())
                 unix = clocks.BEGIN.timestamp() + now
                 expiry_s = self.settings.handshake.expiry_s
                 if not invariants.may_have_left(

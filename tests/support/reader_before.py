@@ -20,6 +20,25 @@ _THE_READMES_POD = """
 kubectl apply -f train.yaml
 """
 
+_AN_URGENT_POD = """
+cat > urgent.yaml <<'EOF'
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: hurry}
+value: 1000
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: answer-now}
+spec:
+  priorityClassName: hurry
+  containers:
+    - name: main
+      image: none
+      resources: {limits: {nvidia.com/gpu: 1, nvidia.com/gpumem: 20000}}
+EOF
+"""
+
 _SOME_VALUES = """
 printf 'operator: {image: {registry: registry.example.com}}\\n' > values.yaml
 """
@@ -66,7 +85,7 @@ EOF
 """
     ),
     "docs/uninstall.md": _A_RELEASE,
-    "docs/simulate.md": "kubectl get nodes,pods -A -o yaml > objects.yaml",
+    "docs/simulate.md": "kubectl get nodes,pods -A -o yaml > objects.yaml" + _AN_URGENT_POD,
     "docs/upgrade-from-hami.md": _A_CHART.format(name="hami", deployment="hami-scheduler"),
 }
 
