@@ -1,10 +1,12 @@
 """Plugins and settings for all tests."""
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import hypothesis
 import pytest
+import structlog
 from xdist.scheduler import LoadScopeScheduling
 
 pytest_plugins = [
@@ -22,6 +24,13 @@ pytest_plugins = [
 hypothesis.settings.register_profile("here", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") == "true" else "here")
+
+
+@pytest.fixture(autouse=True)
+def _log_of_its_own() -> Iterator[None]:
+    """Let a command that a test runs in this process set up its log for itself alone."""
+    yield
+    structlog.reset_defaults()
 
 
 CLUSTER_FOLDERS = ("tests/apiserver/", "tests/image/", "tests/real_node/")

@@ -337,7 +337,7 @@ def _log_plain_lines() -> None:
     structlog.configure(
         processors=[structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False), _plain_line],
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
-        cache_logger_on_first_use=True,
+        cache_logger_on_first_use=False,
     )
 
 

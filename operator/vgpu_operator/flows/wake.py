@@ -50,15 +50,29 @@ def wake(books: Books) -> Waking:
         return
     books.woken_generation = generation
     books.opened.clear()
-    text = str(generation)
-    if books.nodes[target].woken == text:
-        # Left by a process before this one; the same value again would be no change.
-        text += "+"
     try:
-        yield effects.PatchNode(node=target, annotations={keys.WAKE: text})
+        yield _write(books, target)
     except effects.EffectFailed:
         books.woken_generation = min(before, books.woken_generation)
         books.opened |= opened
+
+
+def have_all_asked_again(books: Books, node: str) -> effects.PatchNode | None:
+    """Return a write at which kube-scheduler asks for every waiting pod, at that node if it may be.
+
+    For a process that has not heard of their refusals. None where every node is locked: the
+    lock's own coming and going does the same.
+    """
+    target = _unlocked(books, node, frozenset())
+    return None if target is None else _write(books, target)
+
+
+def _write(books: Books, node: str) -> effects.PatchNode:
+    text = str(books.ledger.generation)
+    if books.nodes[node].woken == text:
+        # Left by a process before this one; the same value again would be no change.
+        text += "+"
+    return effects.PatchNode(node=node, annotations={keys.WAKE: text})
 
 
 def _first_that_fits(

@@ -661,7 +661,8 @@ def test_a_marked_pod_that_cannot_be_judged_loses_its_mark_and_costs_no_other_it
     )
 
     assert told_of == [("broken", fault)]
-    assert reaction.effects == (effects.NominateNode(pod=marked[0].key, node=None),)
+    assert reaction.effects[0] == effects.NominateNode(pod=marked[0].key, node=None)
+    assert [type(one) for one in reaction.effects[1:]] == [effects.PatchNode]
     assert [one.pod.name for one in new.preemption.attempts.values()] == ["plain"]
 
 
@@ -702,7 +703,7 @@ def test_a_new_leader_goes_on_where_pods_are_leaving() -> None:
     new = successor(books, going, marked)
     reaction = take_over.take_over(new, later(20))
 
-    assert reaction == effects.NOTHING
+    assert [type(one) for one in reaction.effects] == [effects.PatchNode]  # all ask again
     (taken,) = new.preemption.attempts.values()
     assert (taken.node, taken.victims, taken.until) == ("node-a", (), attempt.until)
     pod_events.pod_gone(new, low.key)
@@ -720,7 +721,10 @@ def test_a_new_leader_evicts_who_has_not_been_evicted_once_its_own_filter_refuse
     left = run(books, "small-2", memory_mib=12000)
 
     new = successor(books, left, marked)
-    assert take_over.take_over(new, later(20)) == effects.NOTHING
+    (asking,) = take_over.take_over(new, later(20)).effects
+    assert asking == effects.PatchNode(
+        node="node-a", annotations={"vgpu-operator.io/wake": str(new.ledger.generation)}
+    )
 
     (taken,) = new.preemption.attempts.values()
     assert names(taken.victims) == ["small-2"]

@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Callable
 from typing import Final
 
-from vgpu_operator.flows import effects
+from vgpu_operator.flows import effects, wake
 from vgpu_operator.flows.books import Books
 from vgpu_operator.flows.preemption import candidates, plan
 from vgpu_operator.flows.preemption.attempts import Attempt
@@ -24,7 +24,8 @@ def take_over(
 
     Cards are held again before anybody is answered. Who has yet to leave is planned anew, on
     the node that was chosen and among those that were chosen: the leader before this one has
-    seen the budgets. Evictions wait until this leader's own filter refuses the pod.
+    seen the budgets. Evictions wait until this leader's own filter refuses the pod, which
+    kube-scheduler is made to ask: in a quiet cluster it would in five minutes.
 
     Args:
         books: what is known.
@@ -49,6 +50,10 @@ def take_over(
             goes_on = False
         if not goes_on:
             wanted.append(effects.NominateNode(pod=record.key, node=None))
+    going_on = next(iter(books.preemption.attempts.values()), None)
+    if going_on is not None:
+        asked = wake.have_all_asked_again(books, going_on.node)
+        wanted += [asked] if asked is not None else []
     return effects.Reaction(effects=tuple(wanted))
 
 
