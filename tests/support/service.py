@@ -68,6 +68,8 @@ class Service:
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        # A transport ends a turn of the loop after it was closed.
+        await asyncio.sleep(0)
 
 
 async def _pass_on(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
