@@ -5,17 +5,17 @@ that nodes that look alike have to be told apart. Processor time: other processe
 machine do not count.
 """
 
+import dataclasses
 import datetime
 import functools
 import random
-import statistics
 import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 from typing import Any
 from unittest import mock
 
-from bench import quantiles
+from bench import columns
 from support import clusters
 from vgpu_operator.flows import books as flow_books
 from vgpu_operator.flows.preemption import plan
@@ -38,20 +38,10 @@ def full_node(chance: random.Random, name: str, first: int, levels: int) -> list
     for place in range(PODS):
         memory_mib = CARD_MIB if place < 6 else CARD_MIB // 2
         card = place if place < 6 else 6 + place % 2
-        uid = f"held-{first + place}"
-        asked = clusters.asks(memory_mib=memory_mib, cores_percent=5)
-        wish = clusters.wish(asked, uid=uid, name=uid)
-        share = clusters.share(f"GPU-{name}-{card}", memory_mib, 5)
+        uid, card_id = f"held-{first + place}", f"GPU-{name}-{card}"
         held.append(
-            records.PodRecord(
-                key=wish.pod,
-                resource_version="1",
-                node=name,
-                phase="Running",
-                scheduler="hami-scheduler",
-                request=wish,
-                promised_node=name,
-                promised=clusters.promise(name, [share]).shares,
+            dataclasses.replace(
+                clusters.holder(uid, name, card_id, memory_mib, cores_percent=5),
                 priority=chance.randrange(levels),
                 labels=LABELS,
                 started=NOW - datetime.timedelta(seconds=chance.randrange(10**6)),
@@ -112,6 +102,7 @@ def measure(*, nodes: int, levels: int, quick: bool = False) -> dict[str, Any]:
             now=NOW,
         )
 
+    timed = functools.partial(columns.timed, repeats=repeats, clock_s=time.thread_time)
     asked = questions()
     first = asked["memory"]
     view = books.ledger.snapshot()
@@ -119,14 +110,14 @@ def measure(*, nodes: int, levels: int, quick: bool = False) -> dict[str, Any]:
         "nodes": nodes,
         "pods": PODS * nodes,
         "levels": levels,
-        "one filter": timed(lambda: fit.place(view, names, first, books.defaults), repeats),
+        "one filter": timed(lambda: fit.place(view, names, first, books.defaults)),
     }
     exact = []
     for name, wish in asked.items():
-        found[name] = timed(functools.partial(planned, wish), repeats)
+        found[name] = timed(functools.partial(planned, wish))
         answer = planned(wish)
         exact.append(isinstance(answer, plan.Plan) and answer.exact)
-    found["all kept by a budget"] = timed(lambda: planned(first, [KEPT]), repeats)
+    found["all kept by a budget"] = timed(lambda: planned(first, [KEPT]))
     found["exact"] = sum(exact) / len(exact)
     found["survey"] = share_of(lambda: planned(first), preempt, "survey", repeats)
     found["sets"] = share_of(lambda: planned(first), victims, "smallest", repeats)
@@ -135,17 +126,6 @@ def measure(*, nodes: int, levels: int, quick: bool = False) -> dict[str, Any]:
     found["memory_mib"] = tracemalloc.get_traced_memory()[1] / 2**20
     tracemalloc.stop()
     return found
-
-
-def timed(call: Callable[[], object], repeats: int) -> dict[str, float]:
-    """Return the median and the 99th percentile of the processor time in milliseconds."""
-    took = []
-    for _ in range(repeats):
-        start = time.thread_time()
-        call()
-        took.append(1000 * (time.thread_time() - start))
-    took.sort()
-    return {"p50": statistics.median(took), "p99": quantiles.p99(took)}
 
 
 def share_of(call: Callable[[], object], module: Any, name: str, repeats: int) -> float:

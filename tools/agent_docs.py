@@ -4,7 +4,7 @@ from typing import Final
 
 import doc_tables
 
-from vgpu_operator.agent import cards, plugins, simulator
+from vgpu_operator.agent import cards, plugins
 from vgpu_operator.agent import manners as vendor_manners
 from vgpu_operator.model import settings
 
@@ -33,7 +33,7 @@ def plugin_table() -> str:
             _REPORTS[plugin.manners.report],
             _allocation(plugin),
         )
-        for keyword, plugin in simulator.every_plugin(settings.Settings()).items()
+        for keyword, plugin in plugins.every_plugin(settings.Settings()).items()
     ]
     return doc_tables.table(
         ("Vendor", "Cards are registered by", "The kubelet lists", "Handshake", "Allocate"), rows

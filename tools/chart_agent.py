@@ -10,7 +10,9 @@ from vgpu_operator.model.vendor_settings import section
 
 Seconds = Annotated[float, pydantic.Field(ge=0, le=section.LONGEST_S)]
 
-Folder = Annotated[str, pydantic.Field(pattern="^/.*[^/]$")]
+_FOLDER = "^/.*[^/]$"
+
+Folder = Annotated[str, pydantic.Field(pattern=_FOLDER)]
 """An absolute path, without a slash at its end."""
 
 
@@ -80,7 +82,7 @@ class Agent(Values):
     pod_resources_path: Folder = "/var/lib/kubelet/pod-resources"
     """The kubelet's folder of the pod-resources API on the host; another one where the kubelet
     has another `--root-dir`."""
-    host_dir: Annotated[str, pydantic.Field(pattern="^$|^/.*[^/]$")] = ""
+    host_dir: Annotated[str, pydantic.Field(pattern=f"^$|{_FOLDER}")] = ""
     """Folder of the host for what containers with cards see: the enforcement library, the
     simulated `nvidia-smi`. Empty: `vgpu` in `global.gpuHookPath`."""
     security_context: Open = {

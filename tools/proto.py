@@ -4,6 +4,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import written_files
 from grpc_tools import protoc
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -11,43 +12,29 @@ SOURCES = ROOT / "operator"
 FOLDER = Path("vgpu_operator/node_agent/api")
 
 
-def generate(target: Path) -> list[Path]:
-    """Write the modules below ``target`` and return their paths from there.
+def modules() -> dict[Path, str]:
+    """Return what the compiler makes of the sources, by the module's path.
 
     Raises:
         RuntimeError: the compiler refused.
     """
     protos = sorted(path.relative_to(SOURCES) for path in (SOURCES / FOLDER).glob("*.proto"))
-    outputs = [f"--{kind}_out={target}" for kind in ("python", "pyi", "grpc_python")]
-    arguments = ["protoc", f"-I{SOURCES}", *outputs, *map(str, protos)]
-    if protoc.main(arguments) != 0:
-        raise RuntimeError(f"protoc refused {', '.join(map(str, protos))}")
     endings = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py")
-    return [proto.with_name(proto.stem + ending) for proto in protos for ending in endings]
-
-
-def stale() -> list[Path]:
-    """Return the modules that are not what the compiler makes of the sources."""
+    made = [proto.with_name(proto.stem + ending) for proto in protos for ending in endings]
     with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder)
-        return [
-            path
-            for path in generate(target)
-            if not (SOURCES / path).is_file()
-            or (SOURCES / path).read_bytes() != (target / path).read_bytes()
-        ]
+        outputs = [f"--{kind}_out={folder}" for kind in ("python", "pyi", "grpc_python")]
+        arguments = ["protoc", f"-I{SOURCES}", *outputs, *map(str, protos)]
+        if protoc.main(arguments) != 0:
+            raise RuntimeError(f"protoc refused {', '.join(map(str, protos))}")
+        return {SOURCES / path: (Path(folder) / path).read_text(encoding="utf-8") for path in made}
 
 
-def main() -> int:
-    """Do as the command line says."""
-    if "--check" in sys.argv[1:]:
-        wrong = stale()
-        for path in wrong:
-            print(f"{path} is not what protoc makes of it: run make proto")
-        return 1 if wrong else 0
-    generate(SOURCES)
-    return 0
+def stale() -> dict[Path, str]:
+    """Return the modules that are not what the compiler makes of the sources."""
+    return written_files.stale(modules())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(
+        written_files.main(sys.argv[1:], stale, program="proto.py", command="make proto", root=ROOT)
+    )

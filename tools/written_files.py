@@ -10,7 +10,7 @@ def stale(wanted: Mapping[Path, str]) -> dict[Path, str]:
     return {
         path: text
         for path, text in wanted.items()
-        if not path.is_file() or path.read_text(encoding="utf-8") != text
+        if not path.is_file() or path.read_bytes() != text.encode()
     }
 
 

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from support import browser, chart_account, cluster_roles
+from support import account_token, browser, chart_account, cluster_roles
 from support.world import World, nvidia_pod, world
 from vgpu_operator.kube import paths
 
@@ -125,9 +125,7 @@ async def test_a_pod_that_fits_nowhere_is_told_with_its_reason_until_it_goes(
 async def _token(here: World, name: str) -> str:
     """Return a token of a ServiceAccount of that name, made now."""
     await here.kube.create(ACCOUNTS, {"metadata": {"name": name}})
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    made = await here.kube.create(f"{ACCOUNTS}/{name}/token", request)
-    return str(made["status"]["token"])
+    return await account_token.token_of(here.kube, name, "default")
 
 
 async def _may_read(here: World, name: str) -> None:

@@ -47,7 +47,7 @@ async def test_pods_on_one_card_see_their_own_limits_and_a_third_waits_until_one
 
 
 async def test_nvidia_smi_in_a_container_shows_its_slice(chain: Chain, real_namespace: str) -> None:
-    shows = ["sh", "-c", f"nvidia-smi; {PRINT}; {images.WAIT}"]
+    shows = ["sh", "-c", f"nvidia-smi; {images.SHOW}"]
     await chain.create(real_namespace, "shows", asking("main", 3000, command=shows))
 
     await chain.assert_sees_its_slices(real_namespace, "shows")

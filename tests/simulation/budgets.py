@@ -1,6 +1,6 @@
 """PodDisruptionBudgets as the simulated cluster has them: at least so many pods of a label run.
 
-The part of the disruption controller is played by ``recount``, some time after each change.
+The part of the disruption controller is played by ``recounted``, some time after each change.
 """
 
 from collections.abc import Iterable

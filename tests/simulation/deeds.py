@@ -107,12 +107,13 @@ def finish_pod(world: "World", *, name: str) -> None:
     """A pod's containers end, if it runs."""
     raw = world.api.objects.get(_pod_path(name))
     if raw is not None and raw["status"].get("phase") == "Running":
-        _ask(world, "PATCH", f"{_pod_path(name)}/status", {"status": {"phase": "Succeeded"}})
+        path = paths.pod_status(history.NAMESPACE, name)
+        _ask(world, "PATCH", path, {"status": {"phase": "Succeeded"}})
 
 
 def create_budget(world: "World", *, name: str, label: str, at_least: int) -> None:
     """Somebody says how many pods of a label are to be left running."""
-    path = "/apis/policy/v1/namespaces/" + f"{history.NAMESPACE}/poddisruptionbudgets"
+    path = f"/apis/policy/v1/namespaces/{history.NAMESPACE}/poddisruptionbudgets"
     _ask(world, "POST", path, budgets.made(name, label, at_least))
     recount_later(world)
 

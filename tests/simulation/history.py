@@ -192,7 +192,7 @@ def _ranked(chance: Chance, nodes: tuple[Json, ...]) -> list[Action]:
 
     def make(at: float, **args: Any) -> str:
         name = f"p{sum(action.what == 'create_pod' for action in found) + 1}"
-        made = {"name": name, **args}
+        made = {**args, "name": name}
         found.append(Action(name=f"make {name}", at=at, what="create_pod", args=made))
         return name
 
@@ -217,7 +217,7 @@ def _ranked(chance: Chance, nodes: tuple[Json, ...]) -> list[Action]:
         key = f"important {number}"
         name = make(
             8.0 + chance.one_of((0.0, 0.1, 3.0, 10.0), "comes", key),
-            **{key: value for key, value in _pod(chance, key).items() if key != "name"},
+            **_pod(chance, key),
             rank=chance.one_of(("middle", "high", "high"), "ranks", key),
             never=chance.happens(0.1, "never", key),
         )

@@ -95,13 +95,13 @@ def bind_in_two_steps() -> Patch:
 
 def take_no_answer_for_no() -> Patch:
     """A request without answer counts as refused."""
-    real = perform._translated
+    real = perform.translated
 
     def translated(fault: errors.ApiError) -> effects.EffectFailed:
         found = real(fault)
         return effects.Denied(str(fault)) if isinstance(found, effects.Doubtful) else found
 
-    return mock.patch.object(perform, "_translated", translated)
+    return mock.patch.object(perform, "translated", translated)
 
 
 def forget_pods_that_are_deleting() -> Patch:
@@ -418,7 +418,7 @@ def let_never_evict() -> Patch:
 
     return _both(
         mock.patch.object(candidates, "may_evict", may_evict),
-        _always(candidates, "is_exempt", False),
+        _always(candidates, "exemption", ""),
     )
 
 

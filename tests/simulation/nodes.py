@@ -86,12 +86,12 @@ def watched(served: Served, *, blind: bool) -> Iterator[None]:
     _Kubelet.served = staticmethod(served)
     with (
         mock.patch.object(simulated_node.kubelet, "Kubelet", _Kubelet),
-        mock.patch.object(simulator, "every_plugin", _every_plugin),
+        mock.patch.object(vendor_plugins, "every_plugin", _every_plugin),
     ):
         yield
 
 
-_real_every_plugin = simulator.every_plugin
+_real_every_plugin = vendor_plugins.every_plugin
 
 
 @functools.cache

@@ -96,6 +96,11 @@ def node_of(pod: Json) -> str:
     return str(pod.get("spec", {}).get("nodeName") or "")
 
 
+def priority(pod: Json) -> int:
+    """Return a pod's priority."""
+    return int(pod["spec"].get("priority", 0))
+
+
 def ended(pod: Json) -> bool:
     """Whether all containers of a pod have ended for good."""
     return (pod.get("status") or {}).get("phase") in ENDED

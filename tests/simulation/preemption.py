@@ -32,11 +32,6 @@ def family(pod: Json) -> str:
     return str(pod["metadata"]["name"]).partition(".")[0]
 
 
-def priority(pod: Json) -> int:
-    """Return a pod's priority."""
-    return int(pod["spec"].get("priority", 0))
-
-
 class Marks:
     """Every nomination that has ever stood on a pod, and every pod that was evicted.
 
@@ -67,7 +62,8 @@ class Marks:
         name, uid = victim["metadata"]["name"], victim["metadata"]["uid"]
         whose = [self.pods[pod] for pod, victims in self.victims.items() if uid in victims]
         gap = told.settings.get("preemption", {}).get("minPriorityGap", 1)
-        above = [pod for pod in whose if priority(pod) >= priority(victim) + gap]
+        least = oracle.priority(victim) + gap
+        above = [pod for pod in whose if oracle.priority(pod) >= least]
         if not whose:
             yield f"{name} is evicted, and no nomination ever named it"
         elif not above:
@@ -170,7 +166,7 @@ def in_vain(
     books: Books,
     record: records.PodRecord,
     attempt: attempts.Attempt,
-    gone: frozenset[str] = frozenset(),
+    gone: frozenset[str],
 ) -> Iterator[str]:
     """Yield the victims without whose leaving the pod would fit, or that it does not fit.
 
@@ -255,16 +251,7 @@ def idle(fresh: Books, objects: Mapping[str, Json], now: datetime.datetime) -> I
             continue
         if not candidates.may_evict(fresh, record):
             continue
-        found = plan.plan(
-            fresh,
-            record.request,
-            priority=record.priority,
-            nodes=sorted(fresh.nodes),
-            budgets=budgets,
-            may_go=lambda victim: candidates.may_go(fresh, victim),
-            now=now,
-            min_gap=fresh.settings.preemption.min_priority_gap,
-        )
+        found = preemption_look.planned(fresh, record, sorted(fresh.nodes), budgets, now)
         if isinstance(found, plan.Plan):
             victims = _keys([victim.key for victim in found.victims])
             yield f"{record.key.name} waits although {victims} could leave {found.node} for it"

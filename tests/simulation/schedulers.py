@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from simulation import clocks
+from simulation import clocks, oracle
 from simulation.chance import Chance
 from simulation.client import SimulatedClient
 from simulation.server import Json
@@ -24,7 +24,6 @@ LEASE = ("kube-system", "kube-scheduler")
 LEASE_S, RENEW_S, RETRY_S = 15, 10.0, 2.0
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 10.0
 BIND_LIMIT_S = 600.0
-ENDED = ("Succeeded", "Failed")
 
 Ask = Callable[[str, Json], Awaitable[Json]]
 
@@ -174,7 +173,7 @@ class Scheduler:
     def _pod_event(self, kind: str, raw: Json) -> None:
         uid = raw["metadata"]["uid"]
         was_placed = bool(self._pods.get(uid, {}).get("spec", {}).get("nodeName"))
-        is_over = kind == "DELETED" or raw["status"].get("phase") in ENDED
+        is_over = kind == "DELETED" or oracle.ended(raw)
         if is_over:
             self._pods.pop(uid, None)
             self._queue.pop(uid, None)
@@ -242,7 +241,7 @@ class Scheduler:
         if not self.leads:
             return None, None
         waiting = [
-            (max(entry.ready_at, now), -_priority(entry.raw), entry.ready_at, uid)
+            (max(entry.ready_at, now), -oracle.priority(entry.raw), entry.ready_at, uid)
             for uid, entry in self._queue.items()
             if entry.ready_at is not None and not entry.busy
         ]
@@ -337,12 +336,7 @@ class Scheduler:
         if not changes:
             return
         patch = {"metadata": {"uid": uid}, "status": changes}
-        path = (
-            f"{paths.pod(entry.raw['metadata']['namespace'], entry.raw['metadata']['name'])}/status"
-        )
+        metadata = entry.raw["metadata"]
+        path = paths.pod_status(metadata["namespace"], metadata["name"])
         with contextlib.suppress(errors.ApiError):
             await self._client.patch(path, patch)
-
-
-def _priority(pod: Json) -> int:
-    return int(pod["spec"].get("priority", 0))

@@ -6,7 +6,6 @@ without switches and with two healthy cards.
 """
 
 import json
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
@@ -196,19 +195,7 @@ class Chain:
         self._healthy_cards = count - len(sick)
 
     def _made_agent(self) -> Component:
-        options = {
-            "--backend": "simulated",
-            "--node": self.node.name,
-            "--cards": self._cards_file,
-            "--kubeconfig": self.node.kubeconfig_for_agent,
-            "--kubelet-dir": self.node.plugin_dir,
-            "--pod-resources": self.node.pod_resources_socket,
-            "--host-dir": self.node.folder / "vgpu",
-        }
-        argv = [str(word) for option in options.items() for word in option]
-        program = (sys.executable, "-m", "vgpu_operator", "agent")
-        log_file = self.plane.logs / "node-agent.log"
-        return Component("node-agent", [*program, *argv, *self._switches], log_file=log_file)
+        return cli_stack.node_agent(self.node, cards=self._cards_file, arguments=self._switches)
 
     # What everybody says.
 

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 from vgpu_operator.agent import manners as vendor_manners
 from vgpu_operator.agent import plugins as vendor_plugins
-from vgpu_operator.agent import spec
-from vgpu_operator.flows import allocate_by_mark, effects_agent
-from vgpu_operator.model import errors, records
-from vgpu_operator.wire import clock_text, pod_devices, quantity, shape
+from vgpu_operator.agent import seen, spec
+from vgpu_operator.flows import allocate_by_mark
+from vgpu_operator.model import records
+from vgpu_operator.wire import clock_text, pod_devices, shape
 
 Json: TypeAlias = dict[str, Any]
 
@@ -79,27 +79,6 @@ def is_new(pod: Mapping[str, Any]) -> bool:
     """Whether no kubelet has taken the Pod in yet."""
     status = shape.mapping(pod.get("status"))
     return status.get("phase", "Pending") == "Pending" and not status.get("startTime")
-
-
-def node_seen(raw: Mapping[str, Any]) -> effects_agent.NodeSeen:
-    """Return what a plugin looks at in a Node."""
-    metadata = shape.mapping(raw.get("metadata"))
-    return effects_agent.NodeSeen(
-        name=shape.text(metadata.get("name")),
-        resource_version=shape.text(metadata.get("resourceVersion")),
-        annotations=annotations(raw),
-    )
-
-
-def pod_seen(raw: Mapping[str, Any]) -> effects_agent.PodSeen:
-    """Return what a plugin looks at in a Pod."""
-    metadata = shape.mapping(raw.get("metadata"))
-    return effects_agent.PodSeen(
-        namespace=shape.text(metadata.get("namespace")),
-        name=shape.text(metadata.get("name")),
-        phase=shape.text(shape.mapping(raw.get("status")).get("phase")) or "Pending",
-        annotations=annotations(raw),
-    )
 
 
 def owed_calls(
@@ -190,21 +169,13 @@ def _all_calls(
 ) -> Iterator[ContainerCall]:
     """Yield a call per container and vendor that it asks for, init containers first."""
     for _, _, container in shape.containers(pod):
-        limits = shape.mapping(shape.mapping(container.get("resources")).get("limits"))
         for plugin in plugins.values():
-            amounts = (_amount(limits.get(name, 0)) for name in plugin.claims)
+            amounts = (seen.asked(container, name) for name in plugin.claims)
             asked = next((amount for amount in amounts if amount > 0), 0)
             if asked:
                 yield ContainerCall(
                     container=shape.text(container.get("name")), plugin=plugin, device_count=asked
                 )
-
-
-def _amount(raw: object) -> int:
-    try:
-        return quantity.decode_integer(raw)
-    except errors.DecodeError:
-        return 0
 
 
 def new_node(

@@ -6,14 +6,11 @@ from typing import Protocol, TypeVar
 
 import structlog
 
-from vgpu_operator.agent import objects
-from vgpu_operator.flows import effects, effects_agent
+from vgpu_operator.agent import objects, seen
+from vgpu_operator.flows import effects_agent
 from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import errors, paths
 from vgpu_operator.kube import perform as kube_perform
-
-RETRY_PAUSE_S = 0.5
-"""How long to wait before a request is sent again that got no proper answer."""
 
 PATIENT_ATTEMPTS = 10
 """After so many attempts a request says that it waits; the watch says so at once."""
@@ -69,12 +66,8 @@ async def _answer(
     """
     try:
         return await patiently(lambda: _call(effect, client, surroundings), sleep)
-    except errors.Conflict as fault:
-        raise effects.Conflict(str(fault)) from fault
-    except errors.NotFound as fault:
-        raise effects.Missing(str(fault)) from fault
     except errors.ApiError as fault:
-        raise effects.Denied(str(fault)) from fault
+        raise kube_perform.translated(fault) from fault
 
 
 async def patiently(call: Callable[[], Awaitable[_Value]], sleep: Sleep) -> _Value:
@@ -83,14 +76,14 @@ async def patiently(call: Callable[[], Awaitable[_Value]], sleep: Sleep) -> _Val
     A node does not give its pods up because the control plane is away.
     """
     attempts = 0
-    while True:
-        try:
-            return await call()
-        except (errors.Unreachable, errors.TooMany, errors.ServerFault) as fault:
-            attempts += 1
-            if attempts == PATIENT_ATTEMPTS:
-                structlog.get_logger().warning("the API server does not answer", why=str(fault))
-            await sleep(fault.retry_after_s or RETRY_PAUSE_S)
+
+    def count(fault: errors.ApiError) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts == PATIENT_ATTEMPTS:
+            structlog.get_logger().warning("the API server does not answer", why=str(fault))
+
+    return await kube_perform.patiently(call, on_failure=count, sleep=sleep)
 
 
 async def _call(
@@ -99,23 +92,23 @@ async def _call(
     """Send the request that an effect stands for."""
     match effect:
         case effects_agent.GetNode(name=name):
-            return objects.node_seen(await client.get(paths.node(name)))
+            return seen.node(await client.get(paths.node(name)))
         case effects_agent.GetPod(namespace=namespace, name=name):
             pod = surroundings.known_pod(namespace, name)
-            return objects.pod_seen(pod or await client.get(paths.pod(namespace, name)))
+            return seen.pod(pod or await client.get(paths.pod(namespace, name)))
         case effects_agent.ListNodePods(node=node):
             pods, _ = await client.list(
                 paths.PODS, params={"fieldSelector": f"spec.nodeName={node}"}
             )
-            return tuple(objects.pod_seen(pod) for pod in pods)
+            return tuple(seen.pod(pod) for pod in pods)
         case effects_agent.PatchPod(namespace=namespace, name=name, annotations=notes):
             body = {"metadata": {"annotations": dict(notes)}}
             pod = await client.patch(paths.pod(namespace, name), body)
             surroundings.remember_pod(pod)
-            return objects.pod_seen(pod)
+            return seen.pod(pod)
         case effects_agent.PatchNode(name=name, resource_version=version, annotations=changes):
             metadata = {"resourceVersion": version, "annotations": dict(changes)}
-            return objects.node_seen(await client.patch(paths.node(name), {"metadata": metadata}))
+            return seen.node(await client.patch(paths.node(name), {"metadata": metadata}))
         case effects_agent.Pause():
             # HAMi's plugin, which is what is played here, never waits.
             raise AssertionError("no conversation of a simulated plugin pauses")

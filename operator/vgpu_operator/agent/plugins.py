@@ -9,7 +9,8 @@ from typing import Final
 
 from vgpu_operator.agent import manners as vendor_manners
 from vgpu_operator.model import device
-from vgpu_operator.vendors import base
+from vgpu_operator.model import settings as model_settings
+from vgpu_operator.vendors import base, registry
 from vgpu_operator.wire import (
     clock_text,
     dialects,
@@ -79,13 +80,17 @@ class Plugin:
         return tuple(dict.fromkeys(self.spec.resources))
 
 
-def build(specs: Mapping[str, base.VendorSpec]) -> dict[str, Plugin]:
-    """Return the plugin of every vendor by keyword; of one that is not listed, a plain one."""
+def every_plugin(settings: model_settings.Settings) -> dict[str, Plugin]:
+    """Return the plugin of every vendor by keyword, of those too that the operator leaves off.
+
+    A node has its cards whatever the operator serves.
+    """
+    specs = [vendor.spec for vendor in registry.build(model_settings.with_every_vendor(settings))]
     return {
-        keyword: Plugin(
+        spec.keyword: Plugin(
             spec=spec, manners=vendor_manners.of_vendor(spec.id, locks=spec.lock is not None)
         )
-        for keyword, spec in specs.items()
+        for spec in specs
     }
 
 

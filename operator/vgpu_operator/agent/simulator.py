@@ -12,7 +12,6 @@ from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import clock as kube_clock
 from vgpu_operator.kube import errors, paths
 from vgpu_operator.model import settings as model_settings
-from vgpu_operator.vendors import registry
 
 BOUND_PODS: Mapping[str, str] = {"fieldSelector": "spec.nodeName!="}
 
@@ -46,7 +45,7 @@ class Simulator:
         self._simulation = simulation
         self._clock = clock
         self._sleep = sleep
-        self._plugins = every_plugin(settings or model_settings.Settings())
+        self._plugins = plugins.every_plugin(settings or model_settings.Settings())
         spec.refuse_unknown_vendors(simulation, self._plugins)
         self._log = structlog.get_logger()
         self._nodes: dict[str, simulated_node.SimulatedNode] = {}
@@ -204,12 +203,3 @@ async def _register_all(nodes: Iterable[simulated_node.SimulatedNode]) -> None:
                 group.create_task(register(node))
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from failures
-
-
-def every_plugin(settings: model_settings.Settings) -> dict[str, plugins.Plugin]:
-    """Return the plugin of every vendor by keyword, of those too that the operator leaves off.
-
-    A node has its cards whatever the operator serves.
-    """
-    vendors = registry.build(model_settings.with_every_vendor(settings))
-    return plugins.build({vendor.spec.keyword: vendor.spec for vendor in vendors})

@@ -5,6 +5,12 @@ from collections.abc import Coroutine
 from typing import Any
 
 
+def look_at_end(task: asyncio.Future[Any]) -> None:
+    """Look at how a task ended, for nobody else may: a callback of tasks whose callers give up."""
+    if not task.cancelled():
+        task.exception()
+
+
 class Tasks:
     """Starts tasks and stops them.
 

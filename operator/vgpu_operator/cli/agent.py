@@ -12,7 +12,7 @@ import typer
 from vgpu_operator.cli import options, render
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, MutableMapping
+    from collections.abc import Callable, Coroutine, MutableMapping
 
     from vgpu_operator.agent import spec
     from vgpu_operator.kube import client as kube_client
@@ -265,28 +265,15 @@ async def _serve(
     context: str | None,
 ) -> None:
     """Serve the kubelet until a signal asks to stop, or something breaks."""
-    from vgpu_operator.kube import client as kube_client
-
-    async with await kube_client.KubeClient.connect(
-        kubeconfig=kubeconfig, context=context
-    ) as client:
-        await _until_stopped(_run(settings, client, ready_file=ready_file))
-    options.note("stopped")
-
-
-async def _run(
-    settings: configuration.Configuration,
-    client: kube_client.KubeClient,
-    *,
-    ready_file: Path | None,
-) -> None:
-    """Be this node's device plugin until cancelled, or until something breaks for good."""
     from vgpu_operator.node_agent import agent as node_agent
 
-    made = await node_agent.prepare(settings, client)
-    if ready_file is not None:
-        made.socket.show_in(ready_file)
-    await made.run()
+    async def serve(client: kube_client.KubeClient) -> None:
+        made = await node_agent.prepare(settings, client)
+        if ready_file is not None:
+            made.socket.show_in(ready_file)
+        await made.run()
+
+    await _until_stopped(serve, kubeconfig=kubeconfig, context=context)
 
 
 async def _simulate(
@@ -294,38 +281,42 @@ async def _simulate(
 ) -> None:
     """Play the nodes until a signal asks to stop, or something breaks."""
     from vgpu_operator.agent import simulator
-    from vgpu_operator.kube import client as kube_client
     from vgpu_operator.kube import clock
+
+    async def play(client: kube_client.KubeClient) -> None:
+        async with simulator.Simulator(client, simulation, clock.SystemClock()) as playing:
+            await playing.failure()
+
+    await _until_stopped(play, kubeconfig=kubeconfig, context=context)
+
+
+async def _until_stopped(
+    work: Callable[[kube_client.KubeClient], Coroutine[Any, Any, None]],
+    *,
+    kubeconfig: str | None,
+    context: str | None,
+) -> None:
+    """Work at the API server until a signal asks to stop, or something breaks."""
+    import contextlib
+    import signal
+
+    from vgpu_operator.kube import client as kube_client
 
     async with await kube_client.KubeClient.connect(
         kubeconfig=kubeconfig, context=context
     ) as client:
-        await _until_stopped(_work(simulator.Simulator(client, simulation, clock.SystemClock())))
+        loop = asyncio.get_running_loop()
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        stopped = asyncio.ensure_future(stop.wait())
+        working = asyncio.ensure_future(work(client))
+        await asyncio.wait({stopped, working}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (stopped, working):
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await working
     options.note("stopped")
-
-
-async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Work until a signal asks to stop, or something breaks."""
-    import contextlib
-    import signal
-
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    stopped = asyncio.ensure_future(stop.wait())
-    working = asyncio.ensure_future(work)
-    await asyncio.wait({stopped, working}, return_when=asyncio.FIRST_COMPLETED)
-    for task in (stopped, working):
-        task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await working
-
-
-async def _work(simulation: Any) -> None:
-    """Simulate until cancelled, or until something inside breaks."""
-    async with simulation:
-        await simulation.failure()
 
 
 def _log_plain_lines() -> None:

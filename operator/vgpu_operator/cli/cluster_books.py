@@ -10,6 +10,7 @@ from typing import Any
 
 from vgpu_operator.flows import books as flow_books
 from vgpu_operator.flows import pod_events, quotas, register
+from vgpu_operator.flows.preemption import take_over
 from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import errors, paths
 from vgpu_operator.model import records, settings
@@ -52,19 +53,35 @@ async def list_objects(client: kube_client.KubeClient) -> Objects:
     """
     nodes, _ = await client.list(paths.NODES)
     pods, _ = await client.list(paths.PODS)
+    limits, unknown = await listed(
+        client, paths.QUOTAS, "ResourceQuotas", "what namespaces may hold is not looked at"
+    )
+    return Objects(nodes=nodes, pods=pods, quotas=limits, unknown=unknown)
+
+
+async def listed(
+    client: kube_client.KubeClient, path: str, kinds: str, so_what: str
+) -> tuple[Sequence[Json], tuple[str, ...]]:
+    """List what an answer can do without; where that fails, a sentence says what is missing.
+
+    Args:
+        client: reads.
+        path: of the collection.
+        kinds: its name.
+        so_what: what the answer lacks without it.
+    """
     try:
-        limits, _ = await client.list(paths.QUOTAS)
+        items, _ = await client.list(path)
     except errors.ApiError as fault:
         why = "may not" if isinstance(fault, errors.Denied) else f"could not ({fault})"
-        words = f"ResourceQuotas {why} be listed: what namespaces may hold is not looked at"
-        return Objects(nodes=nodes, pods=pods, unknown=(words,))
-    return Objects(nodes=nodes, pods=pods, quotas=limits)
+        return (), (f"{kinds} {why} be listed: {so_what}",)
+    return items, ()
 
 
 def opened(
     found: Objects, configured: settings.Settings, now: datetime.datetime, *, besides: str = ""
 ) -> flow_books.Books:
-    """Return books that have taken the objects in.
+    """Return books that have taken the objects in, cards held that nominations on pods name.
 
     Args:
         found: what was listed.
@@ -81,6 +98,7 @@ def opened(
     for raw in found.pods:
         if raw["metadata"].get("uid") != besides and _may_concern_us(books, raw):
             pod_events.pod_seen(books, pod_record(books, raw))
+    take_over.take_over(books, now)  # what that would write is not our business
     return books
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -201,7 +201,6 @@ async def _reports(question: _Question) -> list[explain_report.Report]:
         )
         if found is not None:
             books = cluster_books.opened(objects, configured, now)
-            explain_preemption.hold_marked(books, now)
             pods = [*((pod, 1) for pod in found.pods), *found.templated]
             return [desk.would_be(books, pod, namespace, number) for pod, number in pods]
         return [await desk.why(raw or {})]
@@ -270,7 +269,7 @@ async def _events(
     return told, ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Desk:
     """Where pods are judged.
 
@@ -278,7 +277,7 @@ class _Desk:
         pods: those that stand beside the one that is judged, by node: the cluster's, and the
             file's that have found a node.
         rules: what decides about evictions besides the settings.
-        settled: the nodes of the file's pods that have found one.
+        settled: how many pods of the file have found a node.
     """
 
     question: _Question
@@ -290,7 +289,7 @@ class _Desk:
     pods: dict[str, list[Mapping[str, Any]]]
     rules: explain_preemption.Rules
     unknown: tuple[str, ...]
-    settled: list[str] = field(default_factory=list)
+    settled: int = 0
 
     async def why(self, raw: Mapping[str, Any]) -> explain_report.Report:
         """Return the report on a pod of the cluster."""
@@ -310,7 +309,6 @@ class _Desk:
         if left_out and raw.get("spec", {}).get("nodeName"):  # what it holds it holds all the same
             configured = settings.with_every_vendor(configured)
         books = cluster_books.opened(self.objects, configured, self.now, besides=uid)
-        explain_preemption.hold_marked(books, self.now)
         found = self._explained(books, raw)
         preemption = explain_preemption.preemption(
             books, found, self.rules, pods=self.objects.pods, now=self.now
@@ -370,7 +368,7 @@ class _Desk:
             )
         raw = self.rules.with_priority(json_patch.applied(raw, verdict.patch))
         left_out = cluster_books.left_out(self.configured, raw)
-        before = len(self.settled)
+        before = self.settled
         asked_for, copies = copies, min(copies, MOST_COPIES)
         found = shown = self._explained(books, self._copy(raw, 1, of=copies))
         placed = self._settle(books, raw, found, copies)
@@ -408,8 +406,7 @@ class _Desk:
     def _copy(self, raw: Mapping[str, Any], number: int, *, of: int) -> dict[str, Any]:
         """Return one of the pods that a workload makes; no two of a file have the same UID."""
         name = raw["metadata"]["name"]
-        uid = f"new-{len(self.settled)}"
-        named = {"name": f"{name}-{number}" if of > 1 else name, "uid": uid}
+        named = {"name": f"{name}-{number}" if of > 1 else name, "uid": f"new-{self.settled}"}
         return {**raw, "metadata": {**raw["metadata"], **named}}
 
     def _settle(
@@ -432,7 +429,7 @@ class _Desk:
                 break
             bound = {**one, "spec": {**one["spec"], "nodeName": node}}
             self.pods.setdefault(node, []).append(bound)
-            self.settled.append(node)
+            self.settled += 1
             placed.append(node)
         return placed
 

@@ -5,18 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vgpu_operator.cli import ages, forecasts
+from vgpu_operator.cli import ages, cluster_books, forecasts
 from vgpu_operator.flows import books as flow_books
 from vgpu_operator.flows import what_if
 from vgpu_operator.flows.preemption import forecast
 from vgpu_operator.kube import client as kube_client
-from vgpu_operator.kube import errors, paths
+from vgpu_operator.kube import paths
 from vgpu_operator.model import budgets as model_budgets
 from vgpu_operator.model import records
 from vgpu_operator.wire import budgets as wire_budgets
 from vgpu_operator.wire import keys, nomination, priority_classes, shape
-
-hold_marked = forecast.hold_marked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,29 +49,25 @@ class Preemption:
 
 async def read_rules(client: kube_client.KubeClient, *, is_new: bool) -> Rules:
     """List budgets, and for pods that are not there yet PriorityClasses."""
-    unknown: list[str] = []
-
-    async def listed(path: str, kind: str, so_what: str) -> list[Any]:
-        try:
-            items, _ = await client.list(path)
-        except errors.ApiError as fault:
-            why = "may not" if isinstance(fault, errors.Denied) else f"could not ({fault})"
-            unknown.append(f"{kind} {why} be listed: {so_what}")
-            return []
-        return items
-
-    found = await listed(
-        paths.BUDGETS, "PodDisruptionBudgets", "whether one forbids an eviction is not looked at"
+    budgets, unknown = await cluster_books.listed(
+        client,
+        paths.BUDGETS,
+        "PodDisruptionBudgets",
+        "whether one forbids an eviction is not looked at",
     )
-    classes = []
+    classes: Sequence[Mapping[str, Any]] = ()
     if is_new:
-        classes = await listed(
-            paths.PRIORITY_CLASSES, "PriorityClasses", "the priority of new pods counts as 0"
+        classes, more = await cluster_books.listed(
+            client,
+            paths.PRIORITY_CLASSES,
+            "PriorityClasses",
+            "the priority of new pods counts as 0",
         )
+        unknown += more
     return Rules(
-        budgets=tuple(map(wire_budgets.decode_budget, found)),
+        budgets=tuple(map(wire_budgets.decode_budget, budgets)),
         classes=tuple(map(priority_classes.decode_class, classes)),
-        unknown=tuple(unknown),
+        unknown=unknown,
     )
 
 

@@ -95,16 +95,15 @@ def simulate(
             " --preempt, PriorityClasses and PodDisruptionBudgets count"
         )
     settings = run.load_settings(config, device_config=device_config)
-    now = clock.SystemClock().now()
+    columns: tuple[render.Column, ...] = _COLUMNS
+    budgets = None
     if preempt:
         from vgpu_operator.cli import simulate_preemption
 
+        columns = (*_COLUMNS[:2], _PRIORITY, *_COLUMNS[2:4], _EVICTS, *_COLUMNS[4:])
         budgets = simulate_preemption.prepare(found)
-        rows = list(placements(found, settings, now, budgets=budgets))
-    else:
-        rows = list(placements(found, settings, now))
-    columns = (*_COLUMNS[:2], _PRIORITY, *_COLUMNS[2:4], _EVICTS, *_COLUMNS[4:])
-    table = render.Table(kind="PlacementList", columns=columns if preempt else _COLUMNS, rows=rows)
+    rows = list(placements(found, settings, clock.SystemClock().now(), budgets=budgets))
+    table = render.Table(kind="PlacementList", columns=columns, rows=rows)
     options.show(table, output, empty=_nothing_to_place(found))
     if not all(row["fits"] or row.get("preemption", {}).get("node") for row in rows):
         raise typer.Exit(errors.FAILED)

@@ -190,8 +190,7 @@ def replicas_in(pods: Sequence[Mapping[str, Any]]) -> Iterator[Replica]:
     from vgpu_operator.wire import workloads
 
     for pod in pods:
-        containers = workloads.template(pod["spec"]).containers
-        arguments = [word for container in containers for word in container.words]
+        arguments = list(workloads.template(pod["spec"]).words)
         if "run" not in arguments or "deletionTimestamp" in pod["metadata"]:
             continue
         said = dict(argument.split("=", 1) for argument in arguments if "=" in argument)

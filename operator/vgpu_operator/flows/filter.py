@@ -55,9 +55,9 @@ def filter_nodes(
     books.ledger.expire_claims(now)
     stuck = locks.closed_to(books, wish, now)
     known = books.refused.get(uid)
-    has_nothing = not books.ledger.has_claim(uid) and books.ledger.holding(uid) is None
     question = books.question(wish, pod.priority)
-    if has_nothing and books.ledger.nomination(uid) is None:
+    has_nothing = books.ledger.holding(uid) is None and books.ledger.nomination(uid) is None
+    if has_nothing and not books.ledger.has_claim(uid):
         # Its answer is that of whoever asked alike: nothing of its own has to be left out.
         kept = books.answers.find(question, nodes, books.ledger.generation, closed=stuck)
         if kept is not None:
@@ -76,8 +76,7 @@ def filter_nodes(
         )
     books.ledger.drop_claim(uid)
     answer = answer_of(placement.rejections)
-    is_its_own = books.ledger.nomination(uid) is not None
-    if not is_its_own and books.ledger.holding(uid) is None:
+    if has_nothing:
         answer = books.answers.keep(question, nodes, books.ledger.generation, answer, closed=stuck)
     return _refuse(books, pod, answer, known, nodes)
 

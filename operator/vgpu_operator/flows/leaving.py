@@ -7,12 +7,13 @@ pods may go, which budgets are kept, and what else a node needs is the caller's 
 import dataclasses
 import datetime
 import itertools
+import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from vgpu_operator.flows import disruption, quotas
 from vgpu_operator.flows.books import Books
-from vgpu_operator.ledger import columns, snapshot, stakes
+from vgpu_operator.ledger import columns, snapshot
 from vgpu_operator.model import allocation, quota, records, request
 from vgpu_operator.model.budgets import Budget
 from vgpu_operator.scheduling import preempt, trial, victims
@@ -282,14 +283,13 @@ class _Search:
             if record is None or not (is_closed or self.survey.useful[number]):
                 continue
             if question.may_go(record) and not (unbroken and self.limits.keeps(record)):
-                found.append((record.priority, -stakes.started(record), record.key, number))
-        found.sort()
-        numbers = tuple(number for *_, number in found)
-        pods = (held.record(number) for number in numbers)
+                turn = record.priority, -held.started[number], record.key, number
+                found.append((turn, number, record))
+        found.sort(key=operator.itemgetter(0))
         return _Here(
             prospect=prospect,
-            numbers=numbers,
-            pods=tuple(record for record in pods if record is not None),
+            numbers=tuple(number for _, number, _ in found),
+            pods=tuple(record for *_, record in found),
         )
 
     def _task(self, here: _Here, *, unbroken: bool) -> victims.Task:
@@ -309,12 +309,7 @@ class _Search:
 
         return victims.Task(
             prospect=here.prospect,
-            candidates=[
-                victims.Candidate(
-                    number=number, priority=record.priority, started=stakes.started(record)
-                )
-                for number, record in zip(here.numbers, here.pods, strict=True)
-            ],
+            numbers=here.numbers,
             permits=permits if broken and unbroken else None,
             opens=None if opens is None else opened,
             reluctant=frozenset(

@@ -379,7 +379,7 @@ def _part_of(plugin: Plugin, pod: effects_agent.PodSeen, count: int) -> _Part:
     if why:
         raise _NobodysError(f"{named}, {why}: this call must be another pod's, {_BY_PASSED}")
     segment = pod_devices.next_segment(pod.annotations.get(plugin.to_allocate_key, ""))
-    asking = [container for container in pod.containers if container.asked > 0]
+    asking = _asking(pod)
     if segment is None or not asking:
         raise _NobodysError(
             f"{named}, whose annotation {plugin.to_allocate_key} has nothing left to allocate: "
@@ -420,6 +420,11 @@ def _not_due(plugin: Plugin, pod: effects_agent.PodSeen) -> str:
     return f"whose {keys.BIND_PHASE} is {said or 'not set'}"
 
 
+def _asking(pod: effects_agent.PodSeen) -> list[effects_agent.ContainerSeen]:
+    """Return the containers that ask for devices."""
+    return [container for container in pod.containers if container.asked > 0]
+
+
 def _has_others_devices(plugin: Plugin, pod: effects_agent.PodSeen) -> bool:
     """Whether the pod was promised devices that another vendor's plugin hands out."""
     return any(pod.annotations.get(key) for key in plugin.others)
@@ -442,7 +447,7 @@ def _refuse_wrong(call: ServeCall, pod: effects_agent.PodSeen, part: _Part) -> N
     if call.breakdown:
         raise _WrongError(call.breakdown)
     key, segment = call.plugin.to_allocate_key, part.segment
-    if segment.left > sum(1 for container in pod.containers if container.asked > 0):
+    if segment.left > len(_asking(pod)):
         raise _WrongError(f"{key} has more entries left than containers that ask for devices")
     if segment.of == len(pod.containers):
         place = pod.containers[segment.index].name
@@ -489,7 +494,7 @@ def _noted(
     Raises:
         _WrongError, DecodeError: which container is asked for cannot be told.
     """
-    asking = [container.name for container in pod.containers if container.asked > 0]
+    asking = [container.name for container in _asking(pod)]
     before = tuple(asking[: max(0, len(asking) - part.segment.left)])
     if not before:
         return {part.container: call.ids}

@@ -12,6 +12,7 @@ from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import clock as kube_clock
 from vgpu_operator.kube import errors, paths
 from vgpu_operator.model import request
+from vgpu_operator.wire import clock_text
 
 COMPONENT = "vgpu-operator"
 REPEAT_AFTER = datetime.timedelta(minutes=5)
@@ -127,8 +128,8 @@ class EventSink:
                 continue
             try:
                 now = self._clock.now()
-                body = _body(event, self._message(event, now), now)
-                await self._client.create(paths.namespaced(_namespace(event), "events"), body)
+                raw = body(event, self._message(event, now), now)
+                await self._client.create(paths.namespaced(_namespace(event), "events"), raw)
             except errors.ApiError as fault:
                 # A lasting refusal is no reason to ask again before its time.
                 if isinstance(fault, errors.Unreachable | errors.ServerFault | errors.TooMany):
@@ -153,8 +154,23 @@ def _namespace(event: effects.PostEvent) -> str:
     return event.pod.namespace if event.pod is not None else "default"
 
 
-def _body(event: effects.PostEvent, message: str, now: datetime.datetime) -> kube_client.Json:
-    """Return a core/v1 Event; its name is made unique by the server."""
+def body(
+    event: effects.PostEvent,
+    message: str,
+    now: datetime.datetime,
+    *,
+    component: str = COMPONENT,
+    host: str = "",
+) -> kube_client.Json:
+    """Return a core/v1 Event; its name is made unique by the server.
+
+    Args:
+        event: what it is about.
+        message: what it says.
+        now: the time.
+        component: who says it.
+        host: the node that says it; empty where no node does.
+    """
     if event.pod is not None:
         regarding = {
             "apiVersion": "v1",
@@ -166,7 +182,7 @@ def _body(event: effects.PostEvent, message: str, now: datetime.datetime) -> kub
     else:
         # Kubernetes itself names the node, not its UID, as the UID of node events.
         regarding = {"apiVersion": "v1", "kind": "Node", "name": event.node, "uid": event.node}
-    stamp = now.isoformat(timespec="seconds").replace("+00:00", "Z")
+    stamp = clock_text.encode_rfc3339(now)
     return {
         "apiVersion": "v1",
         "kind": "Event",
@@ -175,7 +191,7 @@ def _body(event: effects.PostEvent, message: str, now: datetime.datetime) -> kub
         "type": event.type.value,
         "reason": event.reason,
         "message": message,
-        "source": {"component": COMPONENT},
+        "source": {"component": component} | ({"host": host} if host else {}),
         "firstTimestamp": stamp,
         "lastTimestamp": stamp,
         "count": 1,

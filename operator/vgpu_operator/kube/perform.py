@@ -18,6 +18,9 @@ WRITE_TRIES = 3
 
 LONGEST_PAUSE_S = 5.0
 
+RETRY_PAUSE_S = 0.5
+"""How long to wait before a request is sent again that got no proper answer."""
+
 _FOR_NOW = (errors.TooMany, errors.Unauthorized, errors.NamespaceEnding)
 """Refusals that end by themselves: less load, a renewed token, or the pods that go with their
 namespace."""
@@ -98,10 +101,8 @@ class Performer:
                 ):
                     # A budget's refusal, say: whoever evicts decides whether it is still to be.
                     raise effects.NotYet(str(fault), retry_after_s=fault.retry_after_s) from fault
-                if not isinstance(fault, errors.TooMany):
-                    raise _translated(fault) from fault
-                if attempt == WRITE_TRIES:
-                    raise _translated(fault) from fault
+                if not isinstance(fault, errors.TooMany) or attempt == WRITE_TRIES:
+                    raise translated(fault) from fault
                 self._on_retry()
                 await asyncio.sleep(min(fault.retry_after_s or 1.0, LONGEST_PAUSE_S))
         raise AssertionError("unreachable: the loop returns or raises")
@@ -178,7 +179,7 @@ class Performer:
         }
         await self._client.create(paths.eviction(effect.pod.namespace, effect.pod.name), body)
 
-    async def _nominate(self, effect: effects.NominateNode) -> str:
+    async def _nominate(self, effect: effects.NominateNode) -> None:
         """Write status and annotation in one request: a Pod's status may bring both."""
         body: kube_client.Json = {
             "metadata": {
@@ -188,8 +189,7 @@ class Performer:
             "status": {"nominatedNodeName": effect.node},
         }
         path = paths.pod_status(effect.pod.namespace, effect.pod.name)
-        answer = await self._client.patch(path, body)
-        return str(answer["metadata"]["resourceVersion"])
+        await self._client.patch(path, body)
 
     async def _read_pod(self, effect: effects.ReadPod) -> records.PodRecord | None:
         try:
@@ -223,7 +223,22 @@ async def drive(
         flow.close()
 
 
-def _translated(fault: errors.ApiError) -> effects.EffectFailed:
+async def patiently(
+    call: Callable[[], Awaitable[Result]],
+    *,
+    on_failure: Callable[[errors.ApiError], None],
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> Result:
+    """Send a request until the API server really answers; only for what may be sent twice."""
+    while True:
+        try:
+            return await call()
+        except (errors.Unreachable, errors.TooMany, errors.ServerFault) as fault:
+            on_failure(fault)
+            await sleep(fault.retry_after_s or RETRY_PAUSE_S)
+
+
+def translated(fault: errors.ApiError) -> effects.EffectFailed:
     """Return the outcome that flows know for an API error."""
     text = str(fault)
     if isinstance(fault, errors.Conflict):

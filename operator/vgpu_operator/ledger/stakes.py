@@ -164,7 +164,7 @@ class Stakes:
         is_going = record is not None and record.deleting
         stands = (
             record.priority if record is not None else 0,
-            started(record),
+            _started(record),
             is_bound and not is_going,
             is_bound and is_going,
             _leaves_by(record),
@@ -359,7 +359,7 @@ def _kind(record: records.PodRecord) -> tuple[object, ...]:
     return record.key.namespace, id(record.labels), record.priority_class, waits, record.ready
 
 
-def started(record: records.PodRecord | None) -> int:
+def _started(record: records.PodRecord | None) -> int:
     """Return when kubelet saw a pod first, in microseconds; ``NOT_STARTED`` if it has not."""
     if record is None or record.started is None:
         return NOT_STARTED

@@ -23,9 +23,6 @@ from vgpu_operator.node_agent import (
     service,
     switches,
 )
-from vgpu_operator.vendors import registry
-
-NVIDIA = "NVIDIA"
 
 RETRY_S = 5.0
 """How long to wait before the cards are asked for again, or the lock is looked at again."""
@@ -57,14 +54,13 @@ async def prepare(
             f"{configured.kubelet_dir} is no folder: name the kubelet's folder of device plugins "
             "with --kubelet-dir"
         )
-    keyword, cards = _backend(configured)
+    cards = _backend(configured)
     try:
         first = await _first_cards(cards, node=configured.node)
         device_list.refuse_too_many(first)
         return Agent(
             configured,
             client,
-            keyword=keyword,
             cards=cards,
             first=first,
             clock=clock or kube_clock.SystemClock(),
@@ -80,7 +76,6 @@ class Agent:
     Args:
         configured: what the command line says.
         client: the API server.
-        keyword: the vendor.
         cards: the back end.
         first: what it told first.
         clock: what time it really is.
@@ -91,7 +86,6 @@ class Agent:
         configured: configuration.Configuration,
         client: kube_client.KubeClient,
         *,
-        keyword: str,
         cards: backend.Backend,
         first: Sequence[device.Device],
         clock: kube_clock.Clock,
@@ -102,7 +96,7 @@ class Agent:
         self._unsure = asyncio.Event()
         self._is_sick = False
         self._board = board.Board(first)
-        self._plugin, vendor = _plugin(configured, keyword)
+        self._plugin, vendor = _plugin(configured, cards.vendor)
         self._desk = desk.Desk(client, resource=self._plugin.resource)
         self.keeper = node_keeper.NodeKeeper(
             configured.node,
@@ -206,8 +200,8 @@ class Agent:
         return bool(done)
 
 
-def _backend(configured: configuration.Configuration) -> tuple[str, backend.Backend]:
-    """Return the vendor's keyword and the back end that the command line asks for."""
+def _backend(configured: configuration.Configuration) -> backend.Backend:
+    """Return the back end that the command line asks for."""
     if configured.backend == "nvml":
         from vgpu_operator.node_agent import enforcement, nvml_cards
         from vgpu_operator.node_agent.backends import nvml
@@ -219,7 +213,7 @@ def _backend(configured: configuration.Configuration) -> tuple[str, backend.Back
             ignored_xids=configured.ignored_xids,
         )
         enforced = enforcement.Enforcement(configured.host_dir)
-        return NVIDIA, nvml.NvmlBackend(options, enforced=enforced)
+        return nvml.NvmlBackend(options, enforced=enforced)
     from vgpu_operator.node_agent.backends import simulated
 
     if configured.cards is None:
@@ -227,8 +221,7 @@ def _backend(configured: configuration.Configuration) -> tuple[str, backend.Back
             "give a file that describes the simulated cards, with --cards; "
             "for two of NVIDIA's it says: cards: 2"
         )
-    keyword, _ = simulated.read(configured.cards, node=configured.node)
-    return keyword, simulated.SimulatedBackend(
+    return simulated.SimulatedBackend(
         configured.cards, node=configured.node, host_dir=configured.host_dir
     )
 
@@ -256,9 +249,7 @@ def _plugin(
     Raises:
         SettingsError: that vendor's plugin does not take entries off pods by the lock.
     """
-    roster = registry.build(model_settings.with_every_vendor(model_settings.Settings()))
-    specs = {vendor.spec.keyword: vendor.spec for vendor in roster}
-    every = plugins.build(specs)
+    every = plugins.every_plugin(model_settings.Settings())
     vendor = every[keyword]
     spec = vendor.spec
     if vendor.manners.serving is not manners.Serving.ENTRY or not (spec.lock and spec.register_key):

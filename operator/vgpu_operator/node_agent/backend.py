@@ -70,6 +70,11 @@ class Grant:
 class Backend(Protocol):
     """The cards of one node."""
 
+    @property
+    def vendor(self) -> str:
+        """Keyword of the vendor whose cards these are; empty until ``cards`` has told them."""
+        ...
+
     async def cards(self) -> tuple[device.Device, ...]:
         """Return all cards in index order.
 

@@ -8,20 +8,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from vgpu_operator.agent import seen
 from vgpu_operator.flows import effects, effects_agent, serve
 from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import errors, paths
 from vgpu_operator.kube import perform as kube_perform
 from vgpu_operator.node_agent import objects
 
-RETRY_PAUSE_S = 0.5
-"""How long to wait before a request is sent again that got no proper answer."""
-
 REMEMBERED_S = 5.0
 """How long a Pod is remembered as it was last seen; what relies on it is conditioned on it."""
 
 _Result = TypeVar("_Result")
-_Value = TypeVar("_Value")
 
 
 def _always() -> bool:
@@ -96,30 +93,26 @@ class Desk:
             effects.EffectFailed: one of its kinds, for the conversation.
         """
         why = ""
+
+        def note(fault: errors.ApiError) -> None:
+            nonlocal why
+            why = str(fault)
+
         try:
             async with asyncio.timeout_at(end):
-                while True:
-                    try:
-                        return await self._call(effect)
-                    except (errors.Unreachable, errors.TooMany, errors.ServerFault) as fault:
-                        why = str(fault)
-                        await asyncio.sleep(fault.retry_after_s or RETRY_PAUSE_S)
+                return await kube_perform.patiently(lambda: self._call(effect), on_failure=note)
         except TimeoutError:
             raise effects.Doubtful(
                 f"the API server has not answered in time{why and f': {why}'}"
             ) from None
-        except errors.Conflict as fault:
-            raise effects.Conflict(str(fault)) from fault
-        except errors.NotFound as fault:
-            raise effects.Missing(str(fault)) from fault
         except errors.ApiError as fault:
-            raise effects.Denied(str(fault)) from fault
+            raise kube_perform.translated(fault) from fault
 
     async def _call(self, effect: effects_agent.Effect) -> effects_agent.Answer:
         """Send one request, or answer from memory."""
         match effect:
             case effects_agent.GetNode(name=name):
-                return objects.node_seen(await self._client.get(paths.node(name)))
+                return seen.node(await self._client.get(paths.node(name)))
             case effects_agent.GetPod(namespace=namespace, name=name, fresh=fresh):
                 known = None if fresh else self._recall(namespace, name)
                 return known or self._keep(await self._client.get(paths.pod(namespace, name)))
@@ -136,7 +129,7 @@ class Desk:
                 return self._keep(await self._client.patch(paths.pod(namespace, name), body))
             case effects_agent.PatchNode(name=name, resource_version=version, annotations=changes):
                 body = {"metadata": {"resourceVersion": version, "annotations": dict(changes)}}
-                return objects.node_seen(await self._client.patch(paths.node(name), body))
+                return seen.node(await self._client.patch(paths.node(name), body))
             case effects_agent.Pause():
                 raise AssertionError("unreachable: pauses are no requests")
 
@@ -145,25 +138,13 @@ class Desk:
         pod = objects.pod_seen(raw, resource=self._resource)
         now = asyncio.get_running_loop().time()
         self._remembered = {
-            key: (seen, at)
-            for key, (seen, at) in self._remembered.items()
+            key: (known, at)
+            for key, (known, at) in self._remembered.items()
             if now - at < REMEMBERED_S
         }
         self._remembered[pod.namespace, pod.name] = (pod, now)
         return pod
 
     def _recall(self, namespace: str, name: str) -> effects_agent.PodSeen | None:
-        seen, at = self._remembered.get((namespace, name), (None, 0.0))
-        return seen if asyncio.get_running_loop().time() - at < REMEMBERED_S else None
-
-
-async def patiently(
-    call: Callable[[], Awaitable[_Value]], *, on_failure: Callable[[errors.ApiError], None]
-) -> _Value:
-    """Send a request until the API server really answers; only for what may be sent twice."""
-    while True:
-        try:
-            return await call()
-        except (errors.Unreachable, errors.TooMany, errors.ServerFault) as fault:
-            on_failure(fault)
-            await asyncio.sleep(fault.retry_after_s or RETRY_PAUSE_S)
+        pod, at = self._remembered.get((namespace, name), (None, 0.0))
+        return pod if asyncio.get_running_loop().time() - at < REMEMBERED_S else None

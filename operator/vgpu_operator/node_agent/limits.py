@@ -35,8 +35,8 @@ class Installation:
             ``ld.so.preload`` says.
     """
 
-    host_folder: str = FOLDER
-    container_library: str = f"{FOLDER}/{LIBRARY}"
+    host_folder: str
+    container_library: str
 
     @property
     def container_folder(self) -> str:

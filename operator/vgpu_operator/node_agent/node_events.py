@@ -3,13 +3,13 @@
 import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
+from vgpu_operator.flows import effects
+from vgpu_operator.kube import client as kube_client
+from vgpu_operator.kube import events
 from vgpu_operator.model import device
 
 COMPONENT = "vgpu-agent"
-NAMESPACE = "default"
-"""Where Kubernetes keeps the events of objects without a namespace."""
 
 MOST_ABOUT_ONE = 10
 WITHIN_S = 600.0
@@ -21,7 +21,7 @@ class News:
     """Something that happened to a card."""
 
     card: str
-    type: str
+    type: effects.EventType
     reason: str
     message: str
 
@@ -35,7 +35,7 @@ def of_change(before: Sequence[device.Device], after: Sequence[device.Device]) -
         if not card.healthy and (known is None or known.healthy):
             yield News(
                 card=card.id,
-                type="Warning",
+                type=effects.EventType.WARNING,
                 reason="CardUnhealthy",
                 message=f"card {card.id} (index {card.index}, {card.type}) is not healthy: it "
                 "takes no new pod; pods that use it stay",
@@ -43,7 +43,7 @@ def of_change(before: Sequence[device.Device], after: Sequence[device.Device]) -
         if card.healthy and known is not None and not known.healthy:
             yield News(
                 card=card.id,
-                type="Normal",
+                type=effects.EventType.NORMAL,
                 reason="CardHealthy",
                 message=f"card {card.id} (index {card.index}, {card.type}) is healthy again",
             )
@@ -51,7 +51,7 @@ def of_change(before: Sequence[device.Device], after: Sequence[device.Device]) -
         if card.id not in now:
             yield News(
                 card=card.id,
-                type="Warning",
+                type=effects.EventType.WARNING,
                 reason="CardGone",
                 message=f"card {card.id} (index {card.index}, {card.type}) is gone",
             )
@@ -84,20 +84,7 @@ class Ration:
         )
 
 
-def body(news: News, *, node: str, now: datetime.datetime) -> dict[str, Any]:
-    """Return a core/v1 Event; its name is made unique by the server."""
-    stamp = now.isoformat(timespec="seconds").replace("+00:00", "Z")
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"generateName": "vgpu-", "namespace": NAMESPACE},
-        # Kubernetes itself names the node, not its UID, as the UID of node events.
-        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
-        "type": news.type,
-        "reason": news.reason,
-        "message": news.message,
-        "source": {"component": COMPONENT, "host": node},
-        "firstTimestamp": stamp,
-        "lastTimestamp": stamp,
-        "count": 1,
-    }
+def body(news: News, *, node: str, now: datetime.datetime) -> kube_client.Json:
+    """Return the Event of that node that tells the news."""
+    event = effects.PostEvent(type=news.type, reason=news.reason, message=news.message, node=node)
+    return events.body(event, event.message, now, component=COMPONENT, host=node)

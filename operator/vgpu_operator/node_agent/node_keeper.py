@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
-from vgpu_operator.agent import plugins
+from vgpu_operator.agent import plugins, seen
 from vgpu_operator.flows import effects_agent
 from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import clock as kube_clock
 from vgpu_operator.kube import errors, paths
+from vgpu_operator.kube import perform as kube_perform
 from vgpu_operator.model import device
-from vgpu_operator.node_agent import board, desk, node_events, objects
+from vgpu_operator.node_agent import board, node_events
 from vgpu_operator.wire import handshake, resource_version
 
 RECONNECT_PAUSE_S = 0.5
@@ -65,7 +66,7 @@ class NodeKeeper:
     @property
     def seen(self) -> effects_agent.NodeSeen | None:
         """The Node as its watch has it; None while it has not."""
-        return None if self._raw is None else objects.node_seen(self._raw)
+        return None if self._raw is None else seen.node(self._raw)
 
     async def follow_node(self) -> None:
         """Watch the Node until cancelled; list again when the watch is too old."""
@@ -152,21 +153,19 @@ class NodeKeeper:
         """Return the annotations to write; none for a Node that is not there."""
         if self._raw is None:
             return {}
-        seen = objects.node_seen(self._raw).annotations
+        notes = seen.node(self._raw).annotations
         wanted = self._plugin.registers(self._board.cards)
-        changes = {key: text for key, text in wanted.items() if seen.get(key) != text}
+        changes = {key: text for key, text in wanted.items() if notes.get(key) != text}
         key = self._plugin.spec.handshake_key or ""
-        asked = handshake.decode_handshake(seen.get(key)).state is handshake.State.REQUESTING
+        asked = handshake.decode_handshake(notes.get(key)).state is handshake.State.REQUESTING
         if asked or changes:
             changes |= self._plugin.reports(self._clock.now())
         return changes
 
     def _are_repairs(self, changes: Mapping[str, str]) -> bool:
         """Whether we have written the same before: somebody else has changed it since."""
-        registers = self._plugin.registers(self._board.cards)
-        return all(
-            self._written.get(key) == text for key, text in changes.items() if key in registers
-        )
+        report = self._plugin.spec.handshake_key
+        return all(self._written.get(key) == text for key, text in changes.items() if key != report)
 
     async def _holds_back(self) -> bool:
         """Return whether a repair has to wait, once there is something to look at again."""
@@ -193,7 +192,7 @@ class NodeKeeper:
     async def _write(self, changes: Mapping[str, str]) -> None:
         body = {"metadata": {"annotations": dict(changes)}}
         try:
-            self._raw = await desk.patiently(
+            self._raw = await kube_perform.patiently(
                 lambda: self._client.patch(paths.node(self._node), body),
                 on_failure=self._complain,
             )
@@ -211,12 +210,10 @@ class NodeKeeper:
 
     async def _post(self, news: node_events.News) -> None:
         body = node_events.body(news, node=self._node, now=self._clock.now())
+        path = paths.namespaced(body["metadata"]["namespace"], "events")
         try:
-            await desk.patiently(
-                lambda: self._client.create(
-                    paths.namespaced(node_events.NAMESPACE, "events"), body
-                ),
-                on_failure=self._complain,
+            await kube_perform.patiently(
+                lambda: self._client.create(path, body), on_failure=self._complain
             )
         except errors.ApiError as fault:
             self._log.warning("an event was not sent", why=str(fault))

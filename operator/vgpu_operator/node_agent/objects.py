@@ -1,32 +1,20 @@
 """Raw Kubernetes JSON as the node agent reads it."""
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from vgpu_operator.agent import seen
 from vgpu_operator.flows import effects_agent
-from vgpu_operator.model import errors
-from vgpu_operator.wire import quantity, shape
-
-
-def node_seen(raw: Mapping[str, Any]) -> effects_agent.NodeSeen:
-    """Return what the agent looks at in a Node."""
-    metadata = shape.mapping(raw.get("metadata"))
-    return effects_agent.NodeSeen(
-        name=shape.text(metadata.get("name")),
-        resource_version=shape.text(metadata.get("resourceVersion")),
-        annotations=shape.annotations(raw),
-    )
+from vgpu_operator.wire import shape
 
 
 def pod_seen(raw: Mapping[str, Any], *, resource: str) -> effects_agent.PodSeen:
     """Return what the agent looks at in a Pod, of which ``resource`` is asked."""
     metadata = shape.mapping(raw.get("metadata"))
     status = shape.mapping(raw.get("status"))
-    return effects_agent.PodSeen(
-        namespace=shape.text(metadata.get("namespace")),
-        name=shape.text(metadata.get("name")),
-        phase=shape.text(status.get("phase")) or "Pending",
-        annotations=shape.annotations(raw),
+    return dataclasses.replace(
+        seen.pod(raw),
         uid=shape.text(metadata.get("uid")),
         resource_version=shape.text(metadata.get("resourceVersion")),
         node=shape.text(shape.mapping(raw.get("spec")).get("nodeName")),
@@ -45,11 +33,10 @@ def _containers(
     )
     ran = {shape.text(one.get("name")) for one in statuses if one.get("containerID")}
     for field, _, container in shape.containers(raw):
-        limits = shape.mapping(shape.mapping(container.get("resources")).get("limits"))
         name = shape.text(container.get("name"))
         yield effects_agent.ContainerSeen(
             name=name,
-            asked=_amount(limits.get(resource, 0)),
+            asked=seen.asked(container, resource),
             passing=field == "initContainers" and container.get("restartPolicy") != "Always",
             ran=name in ran,
         )
@@ -57,10 +44,3 @@ def _containers(
 
 def _statuses(status: Mapping[str, Any], field: str) -> tuple[Mapping[str, Any], ...]:
     return shape.mappings(status.get(field))
-
-
-def _amount(raw: object) -> int:
-    try:
-        return quantity.decode_integer(raw)
-    except errors.DecodeError:
-        return 0

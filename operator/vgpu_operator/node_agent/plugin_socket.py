@@ -56,8 +56,6 @@ class PluginSocket:
         self._plugin = plugin
         self._log = structlog.get_logger().bind(node=plugin.node)
         self.path = folder / f"vgpu-{resource.replace('/', '_')}.sock"
-        self.registered = asyncio.Event()
-        """Set while the kubelet knows us."""
         self._ready_file: Path | None = None
         self._is_shown = False
 
@@ -91,11 +89,9 @@ class PluginSocket:
             ours = _identity(self.path)
             try:
                 if await self._register(kubelet):
-                    self.registered.set()
                     why = await self._look(kubelet, ours)
                     self._log.info("registers again", why=why)
             finally:
-                self.registered.clear()
                 self._show(is_ready=False)
                 await server.stop(grace=None)
                 if _identity(self.path) == ours:

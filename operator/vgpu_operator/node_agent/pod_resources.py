@@ -10,6 +10,7 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
+from vgpu_operator.agent import tasks
 from vgpu_operator.model import errors
 from vgpu_operator.node_agent import channels, start_check
 from vgpu_operator.node_agent.api import pod_resources_pb2, pod_resources_pb2_grpc
@@ -53,7 +54,7 @@ class Lister:
         """
         if self._next is None:
             self._next = asyncio.create_task(self._ask_after(self._asking))
-            self._next.add_done_callback(_look_at_end)
+            self._next.add_done_callback(tasks.look_at_end)
         return await asyncio.shield(self._next)
 
     async def _ask_after(
@@ -114,9 +115,3 @@ def _decoded(
         for pod in answer.pod_resources
         for container in pod.containers
     )
-
-
-def _look_at_end(asked: asyncio.Task[tuple[start_check.Held, ...]]) -> None:
-    """Look at how a question ended: nobody else does once all who asked have given up."""
-    if not asked.cancelled():
-        asked.exception()

@@ -15,6 +15,7 @@ import grpc
 import grpc.aio
 import structlog
 
+from vgpu_operator.agent import tasks
 from vgpu_operator.flows import effects, effects_agent, serve
 from vgpu_operator.model import device, errors
 from vgpu_operator.node_agent import (
@@ -123,12 +124,12 @@ class DevicePlugin(device_plugin_pb2_grpc.DevicePluginServicer):
         if self._working:
             await asyncio.wait(self._working, timeout=SETTLE_LIMIT_S)
 
-    # What the kubelet calls. The names are the API's.
-
     @property
     def node(self) -> str:
         """Name of the node."""
         return self._around.plugin.node
+
+    # What the kubelet calls. The names are the API's.
 
     async def GetDevicePluginOptions(  # noqa: N802
         self, request: api.Empty, context: Context
@@ -193,7 +194,7 @@ class DevicePlugin(device_plugin_pb2_grpc.DevicePluginServicer):
             self._working.add(work)
             work.add_done_callback(self._working.discard)
             work.add_done_callback(self._abandoned.discard)
-            work.add_done_callback(_take_note)
+            work.add_done_callback(tasks.look_at_end)
             try:
                 granted = await asyncio.shield(work)
             except asyncio.CancelledError:
@@ -414,12 +415,6 @@ def _short(sentence: str) -> str:
     if len(sentence) <= LONGEST_SENTENCE:
         return sentence
     return f"{sentence[:half]} … {sentence[-half:]}"
-
-
-def _take_note(work: asyncio.Future[Any]) -> None:
-    """Look at how a call ended: nobody else does once the kubelet has hung up."""
-    if not work.cancelled():
-        work.exception()
 
 
 def options() -> api.DevicePluginOptions:

@@ -79,7 +79,6 @@ class Prospect:
     Attributes:
         row: of the node.
         bound: no set there costs less; means nothing ``by_hand``.
-        highest: no set has a lower highest priority.
         fewest: pods that have to go at least.
         one_card: one more card is all that is needed: pods of one card are a smallest set.
         by_hand: a vendor judges the node by rules of its own: the numbers are estimates.
@@ -88,7 +87,6 @@ class Prospect:
     node: str
     row: int
     bound: Cost
-    highest: int
     fewest: int
     one_card: bool
     by_hand: bool
@@ -157,7 +155,6 @@ class Survey:
                 node=node,
                 row=row,
                 bound=bound,
-                highest=highest,
                 fewest=1 if alone else fewest,
                 one_card=one_card,
                 by_hand=alone,

@@ -31,21 +31,12 @@ _Sets: TypeAlias = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A pod that may go: its number, its priority, and its start in microseconds."""
-
-    number: int
-    priority: int
-    started: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """One node.
 
     Attributes:
         prospect: the node.
-        candidates: who may go, the least important first.
+        numbers: of the candidates, those who may go, the least important first.
         permits: whether a set may go; what is part of one that may go may go too.
         opens: whether the node takes the pod without a set, its cards aside.
         reluctant: candidates that come back first, where not all sets are tried.
@@ -53,7 +44,7 @@ class Task:
     """
 
     prospect: preempt.Prospect
-    candidates: Sequence[Candidate]
+    numbers: Sequence[int]
     permits: Callable[[Places], bool] | None = None
     opens: Callable[[Places], bool] | None = None
     reluctant: frozenset[int] = frozenset()
@@ -84,9 +75,9 @@ class _Work:
         self.tries = 0
         self.found: Found | None = None
         self.groups = tuple(_groups(asked, task))
-        self.numbers = np.array([one.number for one in task.candidates], dtype=np.intp)
-        self._priority = np.array([one.priority for one in task.candidates], dtype=np.int64)
-        self._started = np.array([one.started for one in task.candidates], dtype=np.int64)
+        self.numbers = np.array(task.numbers, dtype=np.intp)
+        self._priority = asked.held.priority[self.numbers]
+        self._started = asked.held.started[self.numbers]
 
     @property
     def everybody(self) -> _Sets:
@@ -186,13 +177,13 @@ def smallest(
 def _groups(asked: trial.Trial, task: Task) -> Iterator[npt.NDArray[np.intp]]:
     """Yield the pods of each card where one card is what is needed, else all together."""
     if not task.prospect.one_card or task.opens is not None:
-        yield np.arange(len(task.candidates))
+        yield np.arange(len(task.numbers))
         return
     by_card: dict[int, list[int]] = {}
     (keyword,) = asked.wish.vendors
     entries = asked.held.entries[keyword]
-    for place, candidate in enumerate(task.candidates):
-        for at in entries.of(candidate.number):
+    for place, number in enumerate(task.numbers):
+        for at in entries.of(number):
             by_card.setdefault(int(entries.column[at]), []).append(place)
     for column in sorted(by_card):
         yield np.array(by_card[column], dtype=np.intp)
@@ -270,7 +261,7 @@ def _spare(asked: trial.Trial, work: _Work, gone: set[int]) -> None:
 def _by_importance(work: _Work) -> list[int]:
     """Return who comes back first: whose leaving is worst, then the most important."""
     task = work.task
-    places = range(len(task.candidates))
+    places = range(len(task.numbers))
     return sorted(places, key=lambda place: (place not in task.reluctant, -place))
 
 

@@ -35,10 +35,9 @@ def encode_nomination(nomination: Nomination) -> str:
     >>> encode_nomination(Nomination(node="a", until=until, victims=("u-1",)))
     '{"node":"a","until":"2026-01-15T10:00:00Z","victims":["u-1"]}'
     """
-    until = nomination.until.astimezone(datetime.UTC).isoformat(timespec="seconds")
     written = {
         "node": nomination.node,
-        "until": until.replace("+00:00", "Z"),
+        "until": clock_text.encode_rfc3339(nomination.until),
         "victims": list(nomination.victims[:MOST_VICTIMS]),
     }
     return orjson.dumps(written).decode()

@@ -124,11 +124,10 @@ def decode_entries(containers: Sequence[Sequence[tuple[int, str]]], *, key: str 
         of_container: list[allocation.DeviceShare] = []
         for offset, entry in entries:
             try:
-                of_container.append(_decode_entry(entry))
+                share = _decode_placed(entry, key=key, segment=index, offset=offset)
+                of_container.append(share)
             except errors.DecodeError as fault:
-                faults.append(
-                    errors.DecodeError(fault.reason, key=key, segment=index, offset=offset)
-                )
+                faults.append(fault)
         shares.append(tuple(of_container))
     return PodDevices(shares=tuple(shares), faults=tuple(faults))
 
@@ -192,10 +191,7 @@ def take_first(text: str) -> tuple[int, allocation.ContainerShares, str] | None:
         for at, entry in _entries(segment):
             if "," not in entry:
                 continue
-            try:
-                of_container.append(_decode_entry(entry))
-            except errors.DecodeError as fault:
-                raise errors.DecodeError(fault.reason, segment=index, offset=offset + at) from fault
+            of_container.append(_decode_placed(entry, segment=index, offset=offset + at))
         every.append(tuple(of_container))
     for index, taken in enumerate(every):
         if taken:
@@ -245,7 +241,7 @@ def next_segment(text: str) -> Segment | None:
     >>> found.decode()[0].memory_mib, next_segment(";;;")
     (2000, None)
     """
-    segments = list(_split(text, ";"))
+    segments = _container_segments(text, None)
     named = [place for place, (_, segment) in enumerate(segments) if any(_entries(segment))]
     if not named:
         return None
@@ -255,13 +251,15 @@ def next_segment(text: str) -> Segment | None:
         index=first,
         offset=offset,
         text=said,
-        of=len(segments) - (not segments[-1][1].strip()),
+        of=len(segments),
         left=len(named),
         rest=text[:offset] + text[offset + len(said) :],
     )
 
 
-def _decode_placed(entry: str, *, key: str, segment: int, offset: int) -> allocation.DeviceShare:
+def _decode_placed(
+    entry: str, *, key: str = "", segment: int, offset: int
+) -> allocation.DeviceShare:
     try:
         return _decode_entry(entry)
     except errors.DecodeError as fault:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from support.agent_world import world
-from vgpu_operator.agent import cards, simulator, spec
+from vgpu_operator.agent import cards, plugins, spec
 from vgpu_operator.flows import books, register
 from vgpu_operator.kube import clock
 from vgpu_operator.model import errors, settings
@@ -239,7 +239,7 @@ def read_cards(node: Json, keyword: str) -> tuple[Any, ...]:
 def test_every_vendor_is_played() -> None:
     assert len(KEYWORDS) == 25
     assert list(REGISTERED) == KEYWORDS == list(READ)
-    assert list(simulator.every_plugin(settings.Settings())) == KEYWORDS
+    assert list(plugins.every_plugin(settings.Settings())) == KEYWORDS
     assert list(cards.MODELS) == KEYWORDS
 
 

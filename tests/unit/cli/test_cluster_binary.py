@@ -67,8 +67,8 @@ def test_program_is_built_once_and_taken_from_the_cache_after(
     install_go(environment, GOOD_GO)
     lines: list[str] = []
 
-    first = binary.build_control_plane(report=lines.append, environment=environment)
-    second = binary.build_control_plane(report=lines.append, environment=environment)
+    first = binary.build(report=lines.append, environment=environment)
+    second = binary.build(report=lines.append, environment=environment)
 
     assert first == second
     assert len(builds(environment)) == 1
@@ -83,7 +83,7 @@ def test_kubelet_is_built_from_sources_of_its_own_and_kept_beside_the_control_pl
     install_go(environment, GOOD_GO)
     lines: list[str] = []
 
-    plane = binary.build_control_plane(report=lines.append, environment=environment)
+    plane = binary.build(report=lines.append, environment=environment)
     kubelet = binary.build(binary.KUBELET, report=lines.append, environment=environment)
 
     assert plane.name.startswith("controlplane-1.36.3-")
@@ -95,7 +95,7 @@ def test_kubelet_is_built_from_sources_of_its_own_and_kept_beside_the_control_pl
 def test_build_is_static_stamped_and_bound_to_the_sums(environment: dict[str, str]) -> None:
     install_go(environment, GOOD_GO)
 
-    binary.build_control_plane(report=lambda _line: None, environment=environment)
+    binary.build(report=lambda _line: None, environment=environment)
 
     (command,) = builds(environment)
     assert "-mod=readonly" in command
@@ -109,7 +109,7 @@ def test_sources_are_built_in_the_cache_since_the_package_may_be_read_only(
 ) -> None:
     install_go(environment, GOOD_GO)
 
-    binary.build_control_plane(report=lambda _line: None, environment=environment)
+    binary.build(report=lambda _line: None, environment=environment)
 
     folder = Path(Path(environment["HOME"], "folders").read_text().strip())
     assert folder.parent == Path(environment["VGPU_CACHE_DIR"])
@@ -140,7 +140,7 @@ def test_failed_build_is_told_in_one_sentence_and_leaves_its_log_only(
     install_go(environment, FAILING_GO)
 
     with pytest.raises(ClusterError) as caught:
-        binary.build_control_plane(report=lambda _line: None, environment=environment)
+        binary.build(report=lambda _line: None, environment=environment)
 
     assert "go1.26.8 could not build the control plane" in str(caught.value)
     assert "no route to the proxy" in str(caught.value)
@@ -153,7 +153,7 @@ def test_cache_folder_that_cannot_be_written_is_told(environment: dict[str, str]
     Path(environment["VGPU_CACHE_DIR"]).write_text("a file where the folder should be")
 
     with pytest.raises(ClusterError, match="set VGPU_CACHE_DIR"):
-        binary.build_control_plane(report=lambda _line: None, environment=environment)
+        binary.build(report=lambda _line: None, environment=environment)
 
 
 def test_aborted_build_ends_its_child_and_leaves_nothing(environment: dict[str, str]) -> None:
@@ -170,7 +170,7 @@ def test_aborted_build_ends_its_child_and_leaves_nothing(environment: dict[str, 
     watcher = threading.Thread(target=abort_once_begun)
     watcher.start()
     with pytest.raises(Aborted):
-        binary.build_control_plane(report=lambda _line: None, environment=environment, abort=abort)
+        binary.build(report=lambda _line: None, environment=environment, abort=abort)
     watcher.join()
 
     assert processes_that_remain(pids) == []
@@ -184,7 +184,7 @@ def test_ctrl_c_ends_the_build_and_leaves_nothing(environment: dict[str, str]) -
     script = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from vgpu_operator.cli.cluster import binary\n"
-        "binary.build_control_plane(report=print)\n"
+        "binary.build(report=print)\n"
     )
 
     with subprocess.Popen(
@@ -207,9 +207,7 @@ def test_killed_build_takes_its_child_along_and_the_next_one_clears_up(
     install_go(environment, ENDLESS_GO)
     begun = Path(environment["HOME"], "begun")
     os.mkfifo(begun)
-    script = (
-        "from vgpu_operator.cli.cluster import binary\nbinary.build_control_plane(report=print)\n"
-    )
+    script = "from vgpu_operator.cli.cluster import binary\nbinary.build(report=print)\n"
 
     with subprocess.Popen(
         [sys.executable, "-c", script], env=environment | {"PYTHONPATH": str(OPERATOR_ROOT)}
@@ -218,7 +216,7 @@ def test_killed_build_takes_its_child_along_and_the_next_one_clears_up(
         builder.kill()
     remaining = processes_that_remain([pid])
     install_go(environment, GOOD_GO)
-    program = binary.build_control_plane(report=lambda _line: None, environment=environment)
+    program = binary.build(report=lambda _line: None, environment=environment)
 
     assert remaining == []
     assert cached(environment) == [program.name, "lock"]
@@ -229,7 +227,7 @@ def test_two_processes_at_once_build_once(environment: dict[str, str]) -> None:
     script = (
         "import json\n"
         "from vgpu_operator.cli.cluster import binary\n"
-        "print(json.dumps(str(binary.build_control_plane(report=lambda line: None))))\n"
+        "print(json.dumps(str(binary.build(report=lambda line: None))))\n"
     )
     command = [sys.executable, "-c", script]
     surroundings = environment | {"PYTHONPATH": str(OPERATOR_ROOT)}

@@ -4,47 +4,16 @@ import sys
 
 import pytest
 
+from support import simulate_files
+from support.simulate_files import pod
 from vgpu_operator.cli import simulate_cases
 from vgpu_operator.model import errors
 
-NODE = {
-    "kind": "Node",
-    "metadata": {
-        "name": "node-a",
-        "annotations": {
-            "hami.io/node-nvidia-register": json.dumps(
-                [
-                    {
-                        "id": f"GPU-a{index}",
-                        "index": index,
-                        "count": 10,
-                        "devmem": 24576,
-                        "devcore": 100,
-                        "type": "NVIDIA-NVIDIA A10",
-                        "health": True,
-                    }
-                    for index in range(2)
-                ]
-            )
-        },
-    },
-    "status": {"allocatable": {"nvidia.com/gpu": "20"}},
-}
-
-
-def pod(name, *, mem=20000, **spec):
-    limits = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": mem}
-    containers = [{"name": "main", "resources": {"limits": limits}}]
-    return {"kind": "Pod", "metadata": {"name": name}, "spec": {"containers": containers, **spec}}
+NODE = simulate_files.node("node-a", "GPU-a0", "GPU-a1")
 
 
 def holder(name, card, mem):
-    found = pod(name, mem=mem, nodeName="node-a")
-    found["metadata"]["annotations"] = {
-        "hami.io/vgpu-node": "node-a",
-        "hami.io/vgpu-devices-allocated": f"{card},NVIDIA,{mem},0:;",
-    }
-    return found
+    return simulate_files.holder(name, card, mem, node="node-a")
 
 
 @pytest.fixture

@@ -4,46 +4,23 @@ import json
 
 import pytest
 
-MIB = 24576
+from support import simulate_files
+from support.simulate_files import MIB
 
 
 def node(name, cards=1):
-    register = [
-        {
-            "id": f"GPU-{name}{index}",
-            "index": index,
-            "count": 10,
-            "devmem": MIB,
-            "devcore": 100,
-            "type": "NVIDIA-NVIDIA A10",
-            "health": True,
-        }
-        for index in range(cards)
-    ]
-    return {
-        "kind": "Node",
-        "metadata": {
-            "name": name,
-            "annotations": {"hami.io/node-nvidia-register": json.dumps(register)},
-        },
-        "status": {"allocatable": {"nvidia.com/gpu": str(10 * cards)}},
-    }
+    return simulate_files.node(name, *(f"GPU-{name}{index}" for index in range(cards)))
 
 
 def pod(name, mem, **spec):
-    limits = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": mem}
-    containers = [{"name": "main", "resources": {"limits": limits}}]
-    return {"kind": "Pod", "metadata": {"name": name}, "spec": {"containers": containers, **spec}}
+    return simulate_files.pod(name, mem=mem, **spec)
 
 
 def runs(name, card, mem, **spec):
     """A pod that runs with a share of a card; the card's name says on which node."""
-    found = pod(name, mem, nodeName=card.removeprefix("GPU-")[:-1], **spec)
+    home = card.removeprefix("GPU-")[:-1]
+    found = simulate_files.holder(name, card, mem, node=home, **spec)
     found["metadata"]["labels"] = {"app": name}
-    found["metadata"]["annotations"] = {
-        "hami.io/vgpu-node": found["spec"]["nodeName"],
-        "hami.io/vgpu-devices-allocated": f"{card},NVIDIA,{mem},0:;",
-    }
     found["status"] = {"phase": "Running", "startTime": "2026-01-15T09:00:00Z"}
     return found
 

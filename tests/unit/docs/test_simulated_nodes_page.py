@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 
 from vgpu_operator.agent import manners as vendor_manners
-from vgpu_operator.agent import simulator, spec, spec_cards
+from vgpu_operator.agent import plugins, spec, spec_cards
 from vgpu_operator.model import settings
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "simulated-nodes.md"
@@ -54,5 +54,5 @@ def test_every_vendor_has_a_row_that_says_how_its_pods_end() -> None:
         vendor_manners.Serving.MARK: "by mark",
         vendor_manners.Serving.NOTHING: "nothing",
     }
-    for keyword, plugin in simulator.every_plugin(settings.Settings()).items():
+    for keyword, plugin in plugins.every_plugin(settings.Settings()).items():
         assert rows[keyword].startswith(ways[plugin.manners.serving])

@@ -6,7 +6,7 @@ from vgpu_operator.node_agent.api import device_plugin_pb2, pod_resources_pb2
 
 
 def test_the_generated_modules_are_up_to_date():
-    assert proto.stale() == [], "run make proto"
+    assert list(proto.stale()) == [], "run make proto"
 
 
 def test_messages_are_on_the_wire_as_the_kubelet_s_are():

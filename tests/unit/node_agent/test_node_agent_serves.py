@@ -10,8 +10,8 @@ import grpc.aio
 import pytest
 
 from support.node_agent_world import DEVICE_IDS, NODE, NODE_PATH, PATIENCE_S, World, entry, until
-from vgpu_operator.kube import errors
-from vgpu_operator.node_agent import agent, desk, service
+from vgpu_operator.kube import errors, perform
+from vgpu_operator.node_agent import agent, service
 
 TO_ALLOCATE = "hami.io/vgpu-devices-to-allocate"
 
@@ -199,7 +199,7 @@ async def test_an_init_container_waits_for_a_pod_that_was_bound_just_now(
 async def test_an_api_server_that_is_away_for_a_moment_only_takes_longer(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(desk, "RETRY_PAUSE_S", 0.01)
+    monkeypatch.setattr(perform, "RETRY_PAUSE_S", 0.01)
     await world.start_and_register()
     world.bind("p1", entry(0) + ";")
     for verb in ("GET", "PATCH", "PATCH"):
@@ -213,7 +213,7 @@ async def test_an_api_server_that_is_away_for_a_moment_only_takes_longer(
 async def test_an_api_server_that_stays_away_ends_the_call_with_its_name(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(desk, "RETRY_PAUSE_S", 0.01)
+    monkeypatch.setattr(perform, "RETRY_PAUSE_S", 0.01)
     monkeypatch.setattr(service, "ALLOCATE_LIMIT_S", 0.1)
     await world.start_and_register()
     world.bind("p1", entry(0) + ";")
@@ -234,7 +234,7 @@ async def test_an_api_server_that_stays_away_ends_every_further_call_too(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
     """The kubelet waits for ever and admits nobody meanwhile, not even pods without devices."""
-    monkeypatch.setattr(desk, "RETRY_PAUSE_S", 0.01)
+    monkeypatch.setattr(perform, "RETRY_PAUSE_S", 0.01)
     monkeypatch.setattr(service, "ALLOCATE_LIMIT_S", 0.3)
     monkeypatch.setattr(service, "PREFERENCE_LIMIT_S", 0.1)
     monkeypatch.setattr(agent, "TIDY_LIMIT_S", 0.02)

@@ -8,6 +8,7 @@ import pytest
 from support import node_agent_world, waiting
 from support.agent_world import REGISTER
 from support.node_agent_world import NODE, NODE_PATH, World
+from vgpu_operator.flows import effects
 from vgpu_operator.kube import errors
 from vgpu_operator.node_agent import node_events, node_keeper
 from vgpu_operator.wire import node_register
@@ -304,7 +305,9 @@ async def test_a_card_that_flaps_is_told_of_ten_times_and_then_left_to_the_log(
 async def test_a_card_that_flaps_silences_no_other(registered: World):
     ration = node_events.Ration()
     news = [
-        node_events.News(card=card, type="Warning", reason="CardUnhealthy", message="m")
+        node_events.News(
+            card=card, type=effects.EventType.WARNING, reason="CardUnhealthy", message="m"
+        )
         for card in ("GPU-a",) * 11 + ("GPU-b",)
     ]
 

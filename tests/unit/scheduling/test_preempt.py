@@ -7,7 +7,6 @@ from unittest import mock
 import pytest
 
 from support import clusters, toy_vendors
-from vgpu_operator.ledger import stakes
 from vgpu_operator.model import allocation, device, records, request, settings
 from vgpu_operator.scheduling import fit, preempt, trial, victims
 from vgpu_operator.vendors import base, mig, registry
@@ -51,13 +50,7 @@ def going(asked: trial.Trial) -> list[str]:
     survey = preempt.survey(asked, ["n1"], highest=0)
     (prospect,) = (*survey.prospects(by_hand=True), *survey.prospects(by_hand=False))
     numbers = sorted(asked.held.on("n1"))
-    task = victims.Task(
-        prospect=prospect,
-        candidates=[
-            victims.Candidate(number=number, priority=0, started=stakes.NOT_STARTED)
-            for number in numbers
-        ],
-    )
+    task = victims.Task(prospect=prospect, numbers=numbers)
     (found,) = victims.smallest(asked, survey, [task])
     assert found is not None
     return sorted(asked.held.uid(numbers[place]) for place in found.places)
@@ -172,7 +165,7 @@ def test_the_bounds_say_how_many_have_to_go_and_how_important_the_most_important
 
     (prospect,) = preempt.survey(asked, ["n1"], highest=0).prospects(by_hand=False)
 
-    assert (prospect.fewest, prospect.highest, prospect.one_card) == (3, -5, True)
+    assert (prospect.fewest, prospect.bound[0], prospect.one_card) == (3, -5, True)
 
 
 def test_no_node_is_a_prospect_where_nobody_may_go():

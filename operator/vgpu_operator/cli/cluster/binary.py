@@ -49,25 +49,8 @@ KUBELET = Program(
 )
 
 
-def build_control_plane(
-    *,
-    kubernetes_version: str = versions.PINNED,
-    report: Callable[[str], None],
-    environment: Mapping[str, str] | None = None,
-    abort: threading.Event | None = None,
-) -> Path:
-    """Return the control plane program; see ``build``."""
-    return build(
-        CONTROL_PLANE,
-        kubernetes_version=kubernetes_version,
-        report=report,
-        environment=environment,
-        abort=abort,
-    )
-
-
 def build(
-    program: Program,
+    program: Program = CONTROL_PLANE,
     *,
     kubernetes_version: str = versions.PINNED,
     report: Callable[[str], None],

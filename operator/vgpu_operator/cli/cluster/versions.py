@@ -13,6 +13,8 @@ PINNED = "1.36.3"
 """The version that go.mod and go.sum name."""
 
 _VERSION = re.compile(r"1\.(\d+)\.(\d+)")
+_ETCD_SERVER = "go.etcd.io/etcd/server/v3"
+_REQUIRED = re.compile(r"^\s*(\S+) (v\S+)", re.MULTILINE)
 _STAGED = re.compile(r"^\s*(?:require )?(k8s\.io/[\w.-]+) v0\.0\.0(?:\s|$)", re.MULTILINE)
 
 
@@ -59,32 +61,22 @@ def derive_go_mod(pinned: str, *, kubernetes_go_mod: str, kubernetes_version: st
     """
     staged_version = "v0." + kubernetes_version.removeprefix("1.")
     head, _, rest = pinned.partition("require (")
-    requires = [
-        f"k8s.io/component-base {staged_version}",
-        f"k8s.io/kubernetes v{kubernetes_version}",
-    ]
     # The first block is what the program itself imports; the second follows from it.
-    if "go.etcd.io/etcd/server/v3" in rest.partition(")")[0]:
+    required = dict(_REQUIRED.findall(rest.partition(")")[0])) | {
+        "k8s.io/component-base": staged_version,
+        "k8s.io/kubernetes": f"v{kubernetes_version}",
+    }
+    if _ETCD_SERVER in required:
         etcd = re.search(r"go\.etcd\.io/etcd/client/v3 (v\S+)", kubernetes_go_mod)
         if etcd is None:
             raise ClusterError(
                 f"the go.mod of Kubernetes {kubernetes_version} names no etcd; try another version"
             )
-        requires = [
-            f"github.com/spf13/cobra {_required(pinned, 'github.com/spf13/cobra')}",
-            f"go.etcd.io/etcd/server/v3 {etcd.group(1)}",
-            *requires,
-        ]
+        required[_ETCD_SERVER] = etcd.group(1)
+    requires = [f"{module} {version}" for module, version in required.items()]
     staged = sorted(set(_STAGED.findall(kubernetes_go_mod)))
     replaces = [f"{module} => {module} {staged_version}" for module in staged]
     return head + _block("require", requires) + "\n" + _block("replace", replaces)
-
-
-def _required(go_mod: str, module: str) -> str:
-    match = re.search(rf"{re.escape(module)} (v\S+)", go_mod)
-    if match is None:
-        raise ClusterError(f"the control plane's go.mod does not require {module}; reinstall it")
-    return match.group(1)
 
 
 def _block(verb: str, lines: list[str]) -> str:

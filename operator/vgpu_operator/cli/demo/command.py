@@ -182,16 +182,6 @@ class _Played:
 
 
 @contextlib.asynccontextmanager
-async def _on_simulated_nodes(
-    cluster: "sources.Cluster", kube: "client.KubeClient"
-) -> AsyncIterator[_Played]:
-    from vgpu_operator.cli.demo import story
-
-    async with _scene(cluster, kube) as set_up:
-        yield _Played(steps=story.tell(set_up), nodes="two simulated nodes")
-
-
-@contextlib.asynccontextmanager
 async def _on_a_real_node(
     cluster: "sources.Cluster", kube: "client.KubeClient"
 ) -> AsyncIterator[_Played]:
@@ -232,9 +222,9 @@ async def _on_a_real_node(
 
 
 @contextlib.asynccontextmanager
-async def _scene(
+async def _on_simulated_nodes(
     cluster: "sources.Cluster", kube: "client.KubeClient"
-) -> AsyncIterator["story.Scene"]:
+) -> AsyncIterator[_Played]:
     """Run operator, scheduler and nodes; remove what was made on a cluster that stays."""
     from vgpu_operator.agent import simulator
     from vgpu_operator.cli import stack as cli_stack
@@ -252,7 +242,7 @@ async def _scene(
         sim = await stack.enter_async_context(
             simulator.Simulator(kube, story.simulation(), clock.SystemClock())
         )
-        scene = story.Scene(
+        set_up = story.Scene(
             kube=kube,
             sim=sim,
             metrics_url=replica.metrics_url,
@@ -260,8 +250,8 @@ async def _scene(
             namespace=NAMESPACE,
         )
         if cluster.control_plane is None:
-            stack.push_async_callback(_remove_pods, scene)
-        yield scene
+            stack.push_async_callback(_remove_pods, set_up)
+        yield _Played(steps=story.tell(set_up), nodes="two simulated nodes")
 
 
 async def _ground(cluster: "sources.Cluster", stack: contextlib.AsyncExitStack) -> "grounds.Ground":

@@ -81,6 +81,7 @@ class Scene:
     async def delete(self, name: str) -> None:
         """Delete a pod as ``kubectl delete pod --now`` does: the kubelet lets it end first."""
         await self.kube.delete(paths.pod(self.namespace, name), grace_s=1)
+        self.pods.remove(name)
 
     async def pod(self, name: str) -> Json:
         """Read a pod."""
@@ -121,40 +122,32 @@ async def settled(
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
-async def success_on(scene: Scene, pod: str) -> str | None:
-    """Wait for a pod's allocation to be a success; return how it is."""
+async def refusal(scene: Scene, pod: str, reason: str) -> tuple[str | None, Check]:
+    """Wait for what kube-scheduler says of a pod that does not fit; return it, and its check.
 
-    async def phase() -> str | None:
-        texts = (await scene.pod(pod))["metadata"].get("annotations", {})
-        found: str | None = texts.get(keys.BIND_PHASE)
-        return found
+    Args:
+        scene: where the pod is.
+        pod: its name.
+        reason: what the message must hold.
+    """
 
-    observed: str | None = await settled(phase, "success")
-    return observed
+    async def refused() -> bool:
+        return await _why_pending(scene, pod) is not None
+
+    await settled(refused, expected=True)
+    message = await _why_pending(scene, pod)
+    return message, Check(
+        what="the reason in kube-scheduler's message",
+        expected=True,
+        observed=reason in (message or ""),
+    )
 
 
-async def card_of(scene: Scene, pod: str) -> str:
-    """Return the first card that a pod is promised."""
-    texts = (await scene.pod(pod))["metadata"].get("annotations", {})
-    return str(texts.get("hami.io/vgpu-devices-allocated", "")).split(",")[0]
-
-
-async def why_pending(scene: Scene, pod: str) -> str | None:
-    """Return what kube-scheduler says of a pod that does not fit; None when it says nothing."""
+async def _why_pending(scene: Scene, pod: str) -> str | None:
     for condition in (await scene.pod(pod))["status"].get("conditions", ()):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return str(condition.get("message", ""))
     return None
-
-
-async def first_answer(look: Callable[[], Awaitable[str | None]]) -> str | None:
-    """Look until there is an answer or the time is over."""
-
-    async def answered() -> bool:
-        return await look() is not None
-
-    await settled(answered, expected=True)
-    return await look()
 
 
 def as_kubectl_shows(thing: Json) -> str:

@@ -41,6 +41,16 @@ class Outcome(enum.StrEnum):
     """The API server refused for good what had to be written."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """Whether a pod that asked for that fitted on these nodes, in that generation of the ledger."""
+
+    wish: request.PodRequest
+    generation: int
+    nodes: tuple[str, ...]
+    fits: bool
+
+
 @dataclass(slots=True, kw_only=True)
 class Candidate:
     """A pod that fits nowhere and may evict others.
@@ -52,7 +62,7 @@ class Candidate:
         not_before: no refusal brings a look before that.
         blocked: how many looks in a row have found that a budget forbids every plan.
         claimed: how many looks in a row have found that only claims of others keep it off.
-        fitted: whether they do, with what was known when that was last looked up.
+        fitted: whether the pod fitted when that was last looked up.
         lingering: UIDs of pods that an attempt has waited for in vain.
         planned: who would be evicted for it, in a dry run.
         foreign_since: since when kube-scheduler has nominated a node for it; None = it has not.
@@ -65,7 +75,7 @@ class Candidate:
     foreign_since: datetime.datetime | None = None
     blocked: int = 0
     claimed: int = 0
-    fitted: tuple[object, bool] | None = None
+    fitted: Fitted | None = None
     lingering: frozenset[str] = frozenset()
     planned: tuple[request.PodKey, ...] = ()
 
@@ -87,8 +97,8 @@ class Attempt:
         marked: something may stand on the pod: it was written, or a write was sent whose outcome
             is not known.
         bound_at: when the pod was seen bound.
-        fitted: whether the pod fitted when that was last looked up, with the ledger's
-            generation and the nodes of then: its victims are evicted side by side.
+        fitted: whether the pod fitted when that was last looked up: its victims are evicted
+            side by side.
     """
 
     pod: request.PodKey
@@ -102,7 +112,12 @@ class Attempt:
     written: bool = False
     marked: bool = False
     bound_at: datetime.datetime | None = None
-    fitted: tuple[int, tuple[str, ...], bool] | None = None
+    fitted: Fitted | None = None
+
+    @property
+    def waited_for(self) -> tuple[request.PodKey, ...]:
+        """Everybody who is to be gone before the pod is bound."""
+        return (*self.victims, *self.awaited)
 
 
 @dataclass(slots=True)

@@ -2,12 +2,12 @@
 
 import datetime
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from vgpu_operator.flows import locks, quotas
 from vgpu_operator.flows.books import Books, Refusal
-from vgpu_operator.flows.preemption.attempts import Candidate
+from vgpu_operator.flows.preemption.attempts import Attempt, Candidate, Fitted
 from vgpu_operator.model import records, request
 from vgpu_operator.scheduling import fit
 
@@ -33,7 +33,7 @@ def note_refusal(books: Books, record: records.PodRecord, now: datetime.datetime
     What is looked at waits for ``SETTLE``, and for as long as the last look has said.
     """
     uid = record.key.uid
-    if not may_evict(books, record) or uid in books.preemption.attempts:
+    if not books.leader or not may_evict(books, record) or uid in books.preemption.attempts:
         return False
     if not _is_above_somebody(books, record.priority):
         return False
@@ -64,14 +64,16 @@ def review(books: Books, now: datetime.datetime) -> None:
 
 def may_evict(books: Books, record: records.PodRecord) -> bool:
     """Whether a pod may evict others at all, if there are any of low enough priority."""
-    return (
-        books.settings.preemption.enabled
-        and books.leader
-        and record.request.wants_devices
-        and not record.never_preempts
-        and not record.deleting
-        and not is_exempt(books, record)
-    )
+    return record.request.wants_devices and not why_not(books, record)
+
+
+def why_not(books: Books, record: records.PodRecord) -> str:
+    """Return why a pod with devices may evict nobody at all; empty when it may."""
+    if not books.settings.preemption.enabled:
+        return "preemption.enabled is off"
+    if record.never_preempts:
+        return "its preemptionPolicy is Never"
+    return exemption(books, record) or ("it is being deleted" if record.deleting else "")
 
 
 def _is_above_somebody(books: Books, priority: int) -> bool:
@@ -82,16 +84,17 @@ def _is_above_somebody(books: Books, priority: int) -> bool:
 
 def may_go(books: Books, victim: records.PodRecord) -> bool:
     """Whether a pod may be evicted, its priority aside."""
-    return victim.priority_class not in CRITICAL and not is_exempt(books, victim)
+    return victim.priority_class not in CRITICAL and not exemption(books, victim)
 
 
-def is_exempt(books: Books, record: records.PodRecord) -> bool:
-    """Whether a pod takes no part, for its namespace or its PriorityClass."""
+def exemption(books: Books, record: records.PodRecord) -> str:
+    """Return which setting keeps a pod out, as one who leaves too; empty when none does."""
     configured = books.settings.preemption
-    return (
-        record.key.namespace in configured.exempt_namespaces
-        or record.priority_class in configured.exempt_priority_classes
-    )
+    if record.key.namespace in configured.exempt_namespaces:
+        return f"preemption.exemptNamespaces holds its namespace {record.key.namespace}"
+    if record.priority_class in configured.exempt_priority_classes:
+        return f"preemption.exemptPriorityClasses holds its PriorityClass {record.priority_class}"
+    return ""
 
 
 def next_due(books: Books, now: datetime.datetime) -> Candidate | None:
@@ -119,6 +122,37 @@ def open_nodes(books: Books, refusal: Refusal, now: datetime.datetime) -> tuple[
     """Return the nodes that it was refused on, without those that take nobody for their locks."""
     closed = locks.closed_to(books, refusal.request, now)
     return tuple(node for node in refusal.nodes if node not in closed) if closed else refusal.nodes
+
+
+def fits(
+    books: Books, asking: Candidate | Attempt, refusal: Refusal, now: datetime.datetime
+) -> bool:
+    """Whether a pod fits as things stand, or will once claims of others are over.
+
+    What was found is noted; where it fitted nowhere, only what has come free is judged anew.
+    """
+    wish, nodes = refusal.request, open_nodes(books, refusal, now)
+    generation = books.ledger.generation
+    before = asking.fitted
+    where: Collection[str] = nodes
+    if before is not None and before.nodes == nodes and before.wish == wish:
+        if before.generation == generation:
+            return before.fits
+        if not before.fits:
+            where = _freed(books, wish.pod, before.generation, nodes)
+    found = bool(where) and fits_without_claims(books, wish, refusal.priority, tuple(where))
+    asking.fitted = Fitted(wish=wish, generation=generation, nodes=nodes, fits=found)
+    return found
+
+
+def _freed(
+    books: Books, pod: request.PodKey, generation: int, nodes: Collection[str]
+) -> Collection[str]:
+    """Return which of the nodes have more for the pod than in an earlier generation."""
+    if pod.namespace in books.ledger.quota_freed_since(generation):
+        return nodes
+    freed = books.ledger.freed_since(generation)
+    return [node for node in nodes if node in freed] if freed else ()
 
 
 def fits_without_claims(

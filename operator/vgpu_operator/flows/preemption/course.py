@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from vgpu_operator.flows import effects
-from vgpu_operator.flows.books import Books, Refusal
+from vgpu_operator.flows.books import Books
 from vgpu_operator.flows.preemption import candidates, futile, plan, told
 from vgpu_operator.flows.preemption.attempts import RETRY, Attempt, Outcome
-from vgpu_operator.model import request
+from vgpu_operator.model import records, request
 from vgpu_operator.wire import nomination
 
 REFUSED: Final = datetime.timedelta(seconds=60)
@@ -71,6 +71,42 @@ class Ended:
     fault: Exception | None = None
 
 
+def begin(
+    books: Books,
+    record: records.PodRecord,
+    found: plan.Plan | plan.Waits,
+    *,
+    since: datetime.datetime,
+    until: datetime.datetime,
+    stands: bool = False,
+) -> Attempt | None:
+    """Hold the cards of a plan, in the step in which it was made; None where none can be held.
+
+    Args:
+        books: what is known.
+        record: the pod.
+        found: the plan.
+        since: when the pod was refused first.
+        until: when the cards are held no longer.
+        stands: the nomination stands on the pod already.
+    """
+    attempt = Attempt(
+        pod=record.key,
+        priority=record.priority,
+        node=found.node,
+        victims=tuple(one.key for one in found.victims) if isinstance(found, plan.Plan) else (),
+        awaited=found.pods if isinstance(found, plan.Waits) else (),
+        since=since,
+        until=until,
+        written=stands,
+        marked=stands,
+    )
+    if not books.ledger.nominate(record.request, record.priority, found.allocation, until):
+        return None
+    books.preemption.attempts[record.key.uid] = attempt
+    return attempt
+
+
 def standing(
     books: Books, attempt: Attempt, victim: request.PodKey, now: datetime.datetime
 ) -> Standing:
@@ -83,7 +119,7 @@ def standing(
     if (
         refusal is None
         or books.ledger.nomination(uid) is None
-        or _fits(books, attempt, refusal, now)
+        or candidates.fits(books, attempt, refusal, now)
     ):
         return Standing.HOLD
     found = _replanned(books, attempt, now)
@@ -91,50 +127,38 @@ def standing(
     return Standing.GO if helps else Standing.HOLD
 
 
-def _fits(books: Books, attempt: Attempt, refusal: Refusal, now: datetime.datetime) -> bool:
-    """Whether the pod fits as things stand, or will once claims of others are over."""
-    nodes = candidates.open_nodes(books, refusal, now)
-    generation = books.ledger.generation
-    where: Collection[str] = nodes
-    before = attempt.fitted
-    if before is not None and before[1] == nodes:
-        if before[0] == generation:
-            return before[2]
-        if not before[2]:  # then it fits nowhere but where something has come free since
-            where = _freed(books, attempt, before[0], nodes)
-    fits = bool(where) and candidates.fits_without_claims(
-        books, refusal.request, attempt.priority, tuple(where)
-    )
-    attempt.fitted = generation, nodes, fits
-    return fits
-
-
-def _freed(
-    books: Books, attempt: Attempt, generation: int, nodes: Collection[str]
-) -> Collection[str]:
-    """Return which of the nodes have more for the pod than in an earlier generation."""
-    if attempt.pod.namespace in books.ledger.quota_freed_since(generation):
-        return nodes
-    freed = books.ledger.freed_since(generation)
-    return [node for node in nodes if node in freed] if freed else ()
-
-
 def _replanned(books: Books, attempt: Attempt, now: datetime.datetime) -> plan.Answer | None:
-    """Return what the plan has become: on its node, with none but its own victims.
-
-    None where the pod is not known.
-    """
+    """Return what the plan has become; None where the pod is not known."""
     record = books.ledger.record(attempt.pod.uid)
     if record is None:
         return None
     victims = {victim.uid for victim in attempt.victims}
+    return replanned(books, record, attempt.node, victims, now)
+
+
+def replanned(
+    books: Books,
+    record: records.PodRecord,
+    node: str,
+    victims: Collection[str],
+    now: datetime.datetime,
+) -> plan.Answer:
+    """Return the plan for a pod on one node, with none but those who were chosen before.
+
+    Args:
+        books: what is known.
+        record: the pod.
+        node: the one that was chosen.
+        victims: UIDs of those.
+        now: the time.
+    """
     return plan.plan(
         books,
         record.request,
-        priority=attempt.priority,
-        nodes=(attempt.node,),
+        priority=record.priority,
+        nodes=(node,),
         budgets=(),  # the API server's word counts
-        may_go=lambda one: one.key.uid in victims,
+        may_go=lambda one: one.key.uid in victims and candidates.may_go(books, one),
         now=now,
         min_gap=books.settings.preemption.min_priority_gap,
     )
@@ -307,8 +331,7 @@ def end(
         candidate.not_before = now + (REFUSED if outcome is Outcome.FAILED else RETRY)
         candidate.look_at = candidate.not_before if uid in books.refused else None
         if outcome is Outcome.TIMED_OUT:
-            waited_for = (*attempt.victims, *attempt.awaited)
-            candidate.lingering |= {key.uid for key in waited_for}
+            candidate.lingering |= {key.uid for key in attempt.waited_for}
     books.tallies.preemptions[outcome] += 1
     if outcome is Outcome.BOUND:
         took = (attempt.bound_at or now) - attempt.since

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from vgpu_operator.flows import pod_events
 from vgpu_operator.flows.books import Books
-from vgpu_operator.flows.preemption import candidates, look, plan, take_over
+from vgpu_operator.flows.preemption import candidates, look, plan
 from vgpu_operator.model import budgets as model_budgets
 from vgpu_operator.model import records
 
@@ -45,7 +45,7 @@ def forecast(
         budgets: all PodDisruptionBudgets.
         now: the time.
     """
-    why = _takes_no_part(books, record)
+    why = candidates.why_not(books, record)
     if why:
         return Forecast(answer=None, sentence=f"Nobody is evicted for it: {why}.")
     answer = look.planned(books, record, nodes, budgets, now)
@@ -83,15 +83,6 @@ def hold(
             pod_events.pod_seen(books, dataclasses.replace(known, deleting=True))
 
 
-def hold_marked(books: Books, now: datetime.datetime) -> None:
-    """Hold the cards that nominations on pods name, as a leader that starts now would."""
-    leads, books.leader = books.leader, True
-    try:
-        take_over.take_over(books, now)  # what it would write is not our business
-    finally:
-        books.leader = leads
-
-
 def named(victims: Iterable[plan.Victim]) -> str:
     """Return pods with their priorities.
 
@@ -101,22 +92,6 @@ def named(victims: Iterable[plan.Victim]) -> str:
     'team/low (priority 10)'
     """
     return ", ".join(f"{victim.key} (priority {victim.priority})" for victim in victims)
-
-
-def _takes_no_part(books: Books, record: records.PodRecord) -> str:
-    """Return why a pod may evict nobody at all; empty when it may."""
-    configured = books.settings.preemption
-    if not configured.enabled:
-        return "preemption.enabled is off"
-    if record.never_preempts:
-        return "its preemptionPolicy is Never"
-    if record.key.namespace in configured.exempt_namespaces:
-        return f"preemption.exemptNamespaces holds its namespace {record.key.namespace}"
-    if record.priority_class in configured.exempt_priority_classes:
-        return f"preemption.exemptPriorityClasses holds its PriorityClass {record.priority_class}"
-    if record.deleting:
-        return "it is being deleted"
-    return ""
 
 
 def _no_plan(

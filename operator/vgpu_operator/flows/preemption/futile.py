@@ -14,7 +14,7 @@ def is_stuck(books: Books, attempt: Attempt, now: datetime.datetime) -> bool:
     """Whether a pod that the attempt waits for should have been gone long ago."""
     if attempt.pod.uid not in books.refused:
         return False
-    found = (books.ledger.record(key.uid) for key in (*attempt.victims, *attempt.awaited))
+    found = (books.ledger.record(key.uid) for key in attempt.waited_for)
     ends = (one.leaves_by for one in found if one is not None and not one.ended)
     return any(end is not None and now > end + plan.LATE for end in ends)
 
@@ -40,7 +40,7 @@ def is_over_quota(books: Books, attempt: Attempt, kept: nominations.Nomination) 
 
 def _returned(books: Books, attempt: Attempt) -> quota.Used:
     """Return what the quota gets back from those who are to leave."""
-    leaving = {key.uid for key in (*attempt.victims, *attempt.awaited)}
+    leaving = {key.uid for key in attempt.waited_for}
     leaving |= plan.promised(books, attempt.pod.uid, attempt.priority)
     returned: dict[str, quota.Amount] = {}
     for uid in leaving:

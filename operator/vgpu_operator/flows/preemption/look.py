@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from vgpu_operator.flows import effects
 from vgpu_operator.flows.books import Books, Refusal, alike
-from vgpu_operator.flows.preemption import candidates, plan, told
+from vgpu_operator.flows.preemption import candidates, course, plan, told
 from vgpu_operator.flows.preemption.attempts import RETRY, Attempt, Candidate, Outcome
 from vgpu_operator.model import budgets as model_budgets
 from vgpu_operator.model import records, request
@@ -90,7 +90,7 @@ def look(
     uid = candidate.record.key.uid
     refusal = books.refused[uid]
     record = books.ledger.record(uid) or candidate.record
-    question = _question(books, refusal, candidate, now)
+    question = _question(books, refusal, record, candidate.lingering, now)
     left = _left(books, budgets)
     answer: plan.Answer | None = _forbidden(books, question, left)
     if answer is None:
@@ -125,14 +125,18 @@ def is_worth_it(books: Books, candidate: Candidate, now: datetime.datetime) -> b
     record = books.ledger.record(uid) or candidate.record
     if refusal is None or record.node or record.ended or uid in books.binding:
         return False
-    if uid in books.preemption.attempts or not candidates.may_evict(books, record):
+    if uid in books.preemption.attempts:
+        return False
+    if not books.leader or not candidates.may_evict(books, record):
         return False
     if _is_left_to_scheduler(candidate, record, now):
         candidate.look_at = now + RETRY
         return False
-    if _is_hopeless(books, _question(books, refusal, candidate, now), candidate, now):
+    question = _question(books, refusal, record, candidate.lingering, now)
+    if _is_hopeless(books, question, candidate, now):
         return False
-    if _fits_without_claims(books, refusal, candidate, now):
+    if candidates.fits(books, candidate, refusal, now):
+        # Perhaps the others go elsewhere: nobody is evicted for what a moment may show.
         candidate.look_at = now + min(CLAIMS * 2**candidate.claimed, LONGEST_CLAIMS)
         candidate.claimed = min(candidate.claimed + 1, _MOST_DOUBLED)
         return False
@@ -158,13 +162,16 @@ def _is_hopeless(
 
 
 def _question(
-    books: Books, refusal: Refusal, candidate: Candidate, now: datetime.datetime
+    books: Books,
+    refusal: Refusal,
+    record: records.PodRecord,
+    lingering: frozenset[str],
+    now: datetime.datetime,
 ) -> object:
     """Return what two pods have in common for which there is no plan alike."""
-    record = books.ledger.record(candidate.record.key.uid) or candidate.record
     nodes = candidates.open_nodes(books, refusal, now)
     others = _planned_for_others(books, record)
-    return alike(refusal.request), record.priority, nodes, candidate.lingering, others
+    return alike(refusal.request), record.priority, nodes, lingering, others
 
 
 def _standing(books: Books) -> object:
@@ -243,23 +250,6 @@ def _is_left_to_scheduler(
     return now - candidate.foreign_since < FOREIGN
 
 
-def _fits_without_claims(
-    books: Books, refusal: Refusal, candidate: Candidate, now: datetime.datetime
-) -> bool:
-    """Whether only pods keep it off that a filter expects to be bound in a moment.
-
-    Perhaps they go elsewhere; nobody is evicted for what a moment may show.
-    """
-    nodes = candidates.open_nodes(books, refusal, now)
-    given = _standing(books), nodes
-    if candidate.fitted is not None and candidate.fitted[0] == given:
-        return candidate.fitted[1]
-    record = books.ledger.record(candidate.record.key.uid) or candidate.record
-    fits = candidates.fits_without_claims(books, refusal.request, record.priority, nodes)
-    candidate.fitted = given, fits
-    return fits
-
-
 def _left(
     books: Books, budgets: Collection[model_budgets.Budget]
 ) -> tuple[model_budgets.Budget, ...]:
@@ -310,19 +300,10 @@ def _begun(
             books.tallies.preemptions[Outcome.PLANNED] += 1
         told_of = told.planned(record.key, found.node, victims)
         return Look(outcome=Outcome.PLANNED, wanted=(told_of,), node=found.node, victims=victims)
-    attempt = Attempt(
-        pod=record.key,
-        priority=record.priority,
-        node=found.node,
-        victims=victims,
-        awaited=found.pods if isinstance(found, plan.Waits) else (),
-        since=candidate.since,
-        until=now + datetime.timedelta(seconds=books.settings.preemption.time_limit_s),
-    )
-    kept = books.ledger.nominate(record.request, record.priority, found.allocation, attempt.until)
-    if not kept:
+    until = now + datetime.timedelta(seconds=books.settings.preemption.time_limit_s)
+    attempt = course.begin(books, record, found, since=candidate.since, until=until)
+    if attempt is None:
         return NOTHING
-    books.preemption.attempts[record.key.uid] = attempt
     return Look(attempt=attempt, node=found.node, victims=victims)
 
 

@@ -6,8 +6,7 @@ from typing import Final
 
 from vgpu_operator.flows import effects, wake
 from vgpu_operator.flows.books import Books
-from vgpu_operator.flows.preemption import candidates, plan
-from vgpu_operator.flows.preemption.attempts import Attempt
+from vgpu_operator.flows.preemption import candidates, course, plan
 from vgpu_operator.model import records
 from vgpu_operator.wire import nomination
 
@@ -73,36 +72,13 @@ def _goes_on(
     now: datetime.datetime,
 ) -> bool:
     """Hold cards again for a pod that was promised some; return whether there is any to hold."""
-    configured = books.settings.preemption
     if left.until <= now or record.node or record.ended:
         return False
     if not candidates.may_evict(books, record):
         return False
-    answer = plan.plan(
-        books,
-        record.request,
-        priority=record.priority,
-        nodes=(left.node,),
-        budgets=(),  # the API server's word counts
-        may_go=lambda one: one.key.uid in left.victims and candidates.may_go(books, one),
-        now=now,
-        min_gap=configured.min_priority_gap,
-    )
+    answer = course.replanned(books, record, left.node, left.victims, now)
     if not isinstance(answer, plan.Plan | plan.Waits):
         return False
-    limit = now + datetime.timedelta(seconds=configured.time_limit_s)
-    attempt = Attempt(
-        pod=record.key,
-        priority=record.priority,
-        node=left.node,
-        victims=tuple(one.key for one in answer.victims) if isinstance(answer, plan.Plan) else (),
-        since=now,
-        until=min(left.until, limit),
-        awaited=answer.pods if isinstance(answer, plan.Waits) else (),
-        written=True,
-        marked=True,
-    )
-    if not books.ledger.nominate(record.request, record.priority, answer.allocation, attempt.until):
-        return False
-    books.preemption.attempts[record.key.uid] = attempt
-    return True
+    limit = now + datetime.timedelta(seconds=books.settings.preemption.time_limit_s)
+    until = min(left.until, limit)
+    return course.begin(books, record, answer, since=now, until=until, stands=True) is not None

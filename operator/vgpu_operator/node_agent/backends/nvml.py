@@ -28,6 +28,8 @@ class NvmlBackend:
         time: where the thread gets the time from.
     """
 
+    vendor = "NVIDIA"
+
     def __init__(
         self,
         options: nvml_cards.Options,

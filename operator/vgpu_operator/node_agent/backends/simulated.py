@@ -58,7 +58,7 @@ class SimulatedBackend:
         self._node = node
         self._host_dir = host_dir
         self._has_smi = False
-        self._vendor = ""
+        self.vendor = ""
         self._read: tuple[device.Device, ...] | None = None
         self._log = structlog.get_logger().bind(node=node)
 
@@ -68,8 +68,8 @@ class SimulatedBackend:
         Raises:
             SettingsError: it cannot be read, or says something wrong.
         """
+        self.vendor, self._read = read(self._file, node=self._node)
         self._install()
-        self._vendor, self._read = read(self._file, node=self._node)
         return self._read
 
     async def changes(self) -> AsyncIterator[tuple[device.Device, ...]]:
@@ -111,12 +111,12 @@ class SimulatedBackend:
             SettingsError: it says something wrong, or has cards of another vendor.
         """
         vendor, found = _parse(text, file=self._file, node=self._node)
-        if self._vendor not in ("", vendor):
+        if self.vendor not in ("", vendor):
             raise errors.SettingsError(
                 f"{self._file} describes cards of {vendor}, and this agent serves "
-                f"{self._vendor}: start it again for another vendor"
+                f"{self.vendor}: start it again for another vendor"
             )
-        self._vendor = vendor
+        self.vendor = vendor
         return found
 
     def _install(self) -> None:

@@ -26,7 +26,9 @@ WAIT = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
 The first process of a container gets only those signals that it asks for.
 """
 
-_SHOW = f"env; echo '{END_OF_ENVIRONMENT}'; {WAIT}"
+SHOW = f"env; echo '{END_OF_ENVIRONMENT}'; {WAIT}"
+"""Shell commands of the shell image's own command."""
+
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _FOLDERS = ("bin", "dev", "etc", "proc", "root", "sys", "tmp", "usr", "usr/bin", "var")
 
@@ -67,7 +69,7 @@ def archive(busybox: bytes, commands: list[str]) -> bytes:
     layer = _layer(busybox, commands)
     images = [
         _Image(tag=PAUSE, command=["sleep", "2147483647"], layer=layer),
-        _Image(tag=SHELL, command=["sh", "-c", _SHOW], layer=layer),
+        _Image(tag=SHELL, command=["sh", "-c", SHOW], layer=layer),
     ]
     manifest = [
         {

@@ -27,7 +27,7 @@ from vgpu_operator.cli.cluster.real_node import kubelet as kubelets
 from vgpu_operator.kube import client as kube_client
 from vgpu_operator.kube import errors, paths
 
-NODES_GROUP = "system:nodes"
+_NODES_GROUP = "system:nodes"
 
 _START_LIMIT_S = 90.0
 _END_LIMIT_S = 10.0
@@ -200,9 +200,8 @@ class RealNode:
     async def start_containerd(self) -> None:
         """Start a containerd that was killed or stopped, and wait until it answers."""
         self.containerd.start()
-        await self._until(
-            self.containerd, "it listens", lambda: _listens(self.folder / "containerd.sock")
-        )
+        listens = partial(_listens, self._runtime.socket)
+        await self._until(self.containerd, "it listens", listens)
 
     def logs(self, namespace: str, pod: str, container: str) -> str:
         """Return what the latest run of a container has written; empty before it begins."""
@@ -248,16 +247,17 @@ class RealNode:
         assert self._home is not None  # noqa: S101  # start() made it
         ready_file = self.folder / "namespaces.json"
         await self._start_holder(ready_file)
-        self._runtime.write(overlay=namespaces.overlay_works(ready_file))
-        self._containerd = self._inside("containerd", self._runtime.arguments)
+        containerd = self._runtime
+        containerd.write(overlay=namespaces.overlay_works(ready_file))
+        self._containerd = self._inside("containerd", containerd.arguments)
         await self.start_containerd()
         await self._import_images()
         self._ports += [ports.ReservedPort(), ports.ReservedPort()]
         kubelet = kubelets.Kubelet(
             name=self.name,
             folder=self.folder,
-            kubeconfig=self._plane.kubeconfig_for(f"system:node:{self.name}", [NODES_GROUP]),
-            runtime_socket=self._runtime.socket,
+            kubeconfig=self._plane.kubeconfig_for(f"system:node:{self.name}", [_NODES_GROUP]),
+            runtime_socket=containerd.socket,
             pod_logs=self.pod_logs,
             cgroup=f"/{self._home.cgroup}",
         )
