@@ -57,4 +57,5 @@ async def main():
     tell(left=[thread.name for thread in threading.enumerate() if thread.name == "nvml"])
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())
